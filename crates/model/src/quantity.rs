@@ -33,7 +33,10 @@ fn parse_thousandths(text: &str) -> Option<i128> {
     let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits_end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') || whole.len() + fraction.len() > 24 {
+    if (whole.is_empty() && fraction.is_empty())
+        || fraction.contains('.')
+        || whole.len() + fraction.len() > 24
+    {
         return None;
     }
     let factor = if suffix.is_empty() {
