@@ -169,7 +169,6 @@ pub struct UpdatePolicy {
 
 macro_rules! update_defaults {
     ($($default:ident, $is_default:ident: $ty:ty = $value:expr;)*) => {
-        #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls them with a reference")]
         impl UpdatePolicy {$(
             fn $default() -> $ty {
                 $value

@@ -137,7 +137,7 @@ impl fmt::Display for Bytes {
             .filter(|(suffix, _)| *suffix != "m")
             .filter_map(|(suffix, factor)| {
                 let unit = u64::try_from(factor / 1000).ok()?;
-                (self.0 != 0 && self.0 % unit == 0).then(|| format!("{}{suffix}", self.0 / unit))
+                (self.0 != 0 && self.0.is_multiple_of(unit)).then(|| format!("{}{suffix}", self.0 / unit))
             })
             .min_by_key(String::len)
             .filter(|text| text.len() < plain.len())

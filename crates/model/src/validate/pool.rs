@@ -64,7 +64,7 @@ fn check_numbers(pool: &Pool, problems: &mut Problems<'_>) {
             "a control plane needs a machine",
             "set replicas to 1, 3 or 5",
         );
-    } else if spec.role == Role::ControlPlane && spec.replicas % 2 == 0 {
+    } else if spec.role == Role::ControlPlane && spec.replicas.is_multiple_of(2) {
         problems.warning(
             "even-control-plane",
             "replicas",
