@@ -126,7 +126,8 @@ impl Work {
             Self::Cargo { arguments, variables } => {
                 let mut command = workspace.cargo(arguments);
                 command.envs(variables.iter().copied());
-                Ok(Outcome::of(process::stream(&mut command)?, ""))
+                let success = process::stream(&mut command)?;
+                Ok(Outcome::of(success, if success { "" } else { "see its output above" }))
             }
             Self::CargoTest { arguments } => {
                 let mut tests = Counts::default();
