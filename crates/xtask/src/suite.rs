@@ -1,0 +1,162 @@
+//! `cargo xtask test`: choosing tiers, running all of them, and the closing table.
+
+use std::time::{Duration, Instant};
+
+use crate::counts::Counts;
+use crate::failure::{Failure, Result};
+use crate::outcome::Outcome;
+use crate::table;
+use crate::tiers::{TIERS, Tier};
+use crate::workspace::Workspace;
+
+const USAGE: &str = "usage: cargo xtask test [--only TIER,...] [--skip TIER,...] [--list]";
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    /// Only these tiers, if any are named.
+    only: Vec<&'static str>,
+    /// Not these tiers.
+    skip: Vec<&'static str>,
+    /// Only say which tiers there are.
+    list: bool,
+}
+
+/// A row of the closing table.
+struct Row {
+    name: &'static str,
+    outcome: Outcome,
+    time: Duration,
+}
+
+/// Runs `cargo xtask test …`; true unless a tier failed.
+pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
+    let options = Options::read(arguments)?;
+    let chosen = TIERS.iter().filter(|tier| options.only.is_empty() || options.only.contains(&tier.name));
+    if options.list {
+        let rows: Vec<_> = chosen.map(|tier| [tier.name.to_owned(), tier.about.to_owned()]).collect();
+        print!("{}", table::lay_out(["tier", "makes sure of"], &rows));
+        return Ok(true);
+    }
+
+    let rows: Vec<Row> = chosen.map(|tier| run_tier(workspace, tier, &options)).collect();
+    print!("\n{}", closing(&rows));
+    Ok(rows.iter().all(|row| row.outcome.is_fine()))
+}
+
+/// Runs one tier under its heading, and takes its time.
+fn run_tier(workspace: &Workspace, tier: &Tier, options: &Options) -> Row {
+    let start = Instant::now();
+    let outcome = if options.skip.contains(&tier.name) {
+        Outcome::skipped("left out by --skip")
+    } else {
+        println!("\n==> {}: {}", tier.name, tier.about);
+        tier.run(workspace)
+    };
+    Row { name: tier.name, outcome, time: start.elapsed() }
+}
+
+/// The closing table, and below it all tests in one line.
+fn closing(rows: &[Row]) -> String {
+    let cells: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let time = match row.outcome {
+                Outcome::Skipped(_) => String::new(),
+                _ => table::duration(row.time),
+            };
+            [row.name.to_owned(), row.outcome.verdict().to_owned(), time, row.outcome.words().to_owned()]
+        })
+        .collect();
+    let mut total = Counts::default();
+    for row in rows {
+        total += row.outcome.tests();
+    }
+    let Counts { passed, failed, ignored } = total;
+    let table = table::lay_out(["tier", "result", "time", "detail"], &cells);
+    format!("{table}\n{passed} passed, {failed} failed, {ignored} skipped\n")
+}
+
+impl Options {
+    /// Reads the arguments after `test`.
+    fn read(arguments: &[String]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let (flag, glued) = match argument.split_once('=') {
+                Some((flag, value)) => (flag, Some(value)),
+                None => (argument.as_str(), None),
+            };
+            let list = match flag {
+                "--list" if glued.is_none() => {
+                    options.list = true;
+                    continue;
+                }
+                "--only" => &mut options.only,
+                "--skip" => &mut options.skip,
+                _ => return Err(Failure::new(format!("unknown argument `{argument}`\n{USAGE}"))),
+            };
+            let Some(names) = glued.or_else(|| rest.next().map(String::as_str)) else {
+                return Err(Failure::new(format!("`{flag}` needs the names of tiers\n{USAGE}")));
+            };
+            for name in names.split(',').filter(|name| !name.trim().is_empty()) {
+                list.push(tier_called(name)?);
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The proper name of the tier a person calls `name`.
+fn tier_called(name: &str) -> Result<&'static str> {
+    TIERS.iter().find(|tier| tier.is_called(name)).map(|tier| tier.name).ok_or_else(|| {
+        let names: Vec<_> = TIERS.iter().map(|tier| tier.name).collect();
+        Failure::new(format!("there is no tier `{}`; the tiers are: {}", name.trim(), names.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(arguments: &[&str]) -> Result<Options> {
+        Options::read(&arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn reads_lists_of_tiers() {
+        let options = read(&["--only", "format,doc-tests", "--skip=clippy", "--only", "docs"]).unwrap();
+        assert_eq!(options.only, ["format", "doc tests", "docs"]);
+        assert_eq!(options.skip, ["clippy"]);
+        assert!(!options.list);
+        assert!(read(&["--list"]).unwrap().list);
+    }
+
+    #[test]
+    fn explains_what_it_does_not_understand() {
+        let said = |arguments: &[&str]| read(arguments).unwrap_err().to_string();
+        assert!(said(&["--only", "formatt"]).contains("no tier `formatt`; the tiers are: format, clippy"));
+        assert!(said(&["--only"]).contains("needs the names of tiers"));
+        assert!(said(&["--fast"]).contains("unknown argument `--fast`"));
+    }
+
+    #[test]
+    fn closes_with_a_table_and_the_total() {
+        let row = |name, outcome| Row { name, outcome, time: Duration::from_millis(1500) };
+        let rows = [
+            row("format", Outcome::of(true, "")),
+            row("tests", Outcome::of_tests(false, Counts { passed: 7, failed: 1, ignored: 2 })),
+            row("advisories", Outcome::skipped("no network")),
+        ];
+        let expected = "\
+tier        result   time   detail
+----------  -------  -----  ------------------------------
+format      passed   1.5 s
+tests       FAILED   1.5 s  1 of 8 tests failed, 2 ignored
+advisories  skipped         no network
+
+8 passed, 1 failed, 3 skipped
+";
+        assert_eq!(closing(&rows), expected);
+    }
+}
