@@ -1,0 +1,210 @@
+//! What reading a dialect has in common: typed documents, located complaints, and where each
+//! value of the model came from.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use trellis_model::{Estate, Problem, Subject};
+
+use crate::check::check;
+use crate::diagnostic::{Diagnostic, Diagnostics, Location, Severity};
+use crate::path::FieldPath;
+use crate::schema::schema_of;
+use crate::tree::Document;
+
+/// Everything that is collected while documents are read.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// The documents, in the order they were given.
+    pub documents: Vec<Document>,
+    /// What there is to say about them.
+    pub diagnostics: Diagnostics,
+    /// What they describe.
+    pub estate: Estate,
+    origins: Vec<Origin>,
+}
+
+/// Where in the documents a part of the model was read from.
+#[derive(Debug)]
+struct Origin {
+    subject: Subject,
+    model_path: String,
+    document: DocumentId,
+    source: FieldPath,
+}
+
+/// The number of a document in a [`Reading`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DocumentId(pub usize);
+
+impl Reading {
+    /// A reading of these documents, with nothing read yet.
+    pub fn new(documents: Vec<Document>, diagnostics: Diagnostics) -> Self {
+        Self { documents, diagnostics, ..Self::default() }
+    }
+
+    /// Reads on in one document.
+    pub fn within(&mut self, document: DocumentId) -> Cx<'_> {
+        Cx { reading: self, document }
+    }
+
+    /// Turns problems of the model into complaints at the places the values came from.
+    pub fn report(&mut self, problems: Vec<Problem>) {
+        for problem in problems {
+            let severity = match problem.severity {
+                trellis_model::Severity::Error => Severity::Error,
+                trellis_model::Severity::Warning => Severity::Warning,
+                trellis_model::Severity::Notice => Severity::Notice,
+            };
+            let message = format!("{}: {}", problem.subject, problem.message);
+            let mut diagnostic = Diagnostic::new(severity, problem.code, message);
+            if let Some((location, path)) = self.locate(&problem.subject, &problem.path) {
+                diagnostic = diagnostic.at(location).path(path);
+            } else {
+                diagnostic = diagnostic.path(&problem.path);
+            }
+            if let Some(fix) = problem.fix {
+                diagnostic = diagnostic.help(fix);
+            }
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    /// Finds where a part of the model came from: the place of the closest field that is known.
+    fn locate(&self, subject: &Subject, model_path: &str) -> Option<(Location, FieldPath)> {
+        let covers = |origin: &&Origin| {
+            origin.subject == *subject
+                && model_path
+                    .strip_prefix(origin.model_path.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']) || origin.model_path.is_empty())
+        };
+        let origin = self.origins.iter().filter(covers).max_by_key(|origin| origin.model_path.len())?;
+        let document = self.documents.get(origin.document.0)?;
+        let (span, _) = document.locate(&origin.source);
+        Some((Location::new(document.file, span), origin.source.clone()))
+    }
+}
+
+/// One document while it is read: complaints are made at a field, and values are parsed where they stand.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    reading: &'a mut Reading,
+    document: DocumentId,
+}
+
+impl Cx<'_> {
+    /// Which document this is.
+    pub fn document(&self) -> DocumentId {
+        self.document
+    }
+
+    /// The estate that is being built.
+    pub fn estate(&mut self) -> &mut Estate {
+        &mut self.reading.estate
+    }
+
+    /// Complains at a field. An empty `help` is left out.
+    pub fn say(&mut self, severity: Severity, code: &'static str, at: &FieldPath, message: impl Into<String>, help: &str) {
+        let mut diagnostic = Diagnostic::new(severity, code, message).path(at);
+        if let Some(document) = self.reading.documents.get(self.document.0) {
+            let (span, _) = document.locate(at);
+            diagnostic = diagnostic.at(Location::new(document.file, span));
+        }
+        if !help.is_empty() {
+            diagnostic = diagnostic.help(help);
+        }
+        self.reading.diagnostics.push(diagnostic);
+    }
+
+    /// Complains that something is wrong at a field.
+    pub fn error(&mut self, code: &'static str, at: &FieldPath, message: impl Into<String>, help: &str) {
+        self.say(Severity::Error, code, at, message, help);
+    }
+
+    /// Warns at a field.
+    pub fn warning(&mut self, code: &'static str, at: &FieldPath, message: impl Into<String>, help: &str) {
+        self.say(Severity::Warning, code, at, message, help);
+    }
+
+    /// Says something worth knowing at a field.
+    pub fn notice(&mut self, code: &'static str, at: &FieldPath, message: impl Into<String>, help: &str) {
+        self.say(Severity::Notice, code, at, message, help);
+    }
+
+    /// Complains at a field whose text must not be shown.
+    pub fn hidden(&mut self, severity: Severity, code: &'static str, at: &FieldPath, message: impl Into<String>, help: &str) {
+        let mut diagnostic = Diagnostic::new(severity, code, message).path(at).help(help).sensitive();
+        if let Some(document) = self.reading.documents.get(self.document.0) {
+            let (span, _) = document.locate(at);
+            diagnostic = diagnostic.at(Location::new(document.file, span));
+        }
+        self.reading.diagnostics.push(diagnostic);
+    }
+
+    /// Reads a text as a value of the model, and complains at its place if it is none.
+    pub fn parse<T>(&mut self, at: &FieldPath, text: &str) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let name = at.last_key().unwrap_or("value").to_owned();
+                self.error("invalid-value", at, format!("`{name}` cannot be read: {error}"), "");
+                None
+            }
+        }
+    }
+
+    /// Like [`Cx::parse`] for a value that may be left out; an empty text counts as left out.
+    pub fn parse_opt<T>(&mut self, at: &FieldPath, text: Option<&str>) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        text.filter(|text| !text.is_empty()).and_then(|text| self.parse(at, text))
+    }
+
+    /// Whether the document says anything at this field.
+    pub fn has(&self, at: &FieldPath) -> bool {
+        self.reading.documents.get(self.document.0).is_some_and(|document| document.get(at).is_some())
+    }
+
+    /// Reads a document that is embedded at a field, whose type is known only now.
+    pub fn embedded<T: JsonSchema + DeserializeOwned>(&mut self, at: &FieldPath) -> Option<T> {
+        let document = self.reading.documents.get(self.document.0)?;
+        let node = document.get(at)?;
+        let before = self.reading.diagnostics.count(Severity::Error);
+        let value = check(schema_of::<T>(), node, document.file, at, &mut self.reading.diagnostics);
+        if self.reading.diagnostics.count(Severity::Error) > before {
+            return None;
+        }
+        self.decode(at, value)
+    }
+
+    /// Decodes a checked value. What the schema could not say is complained about at its place.
+    pub fn decode<T: DeserializeOwned>(&mut self, base: &FieldPath, value: Value) -> Option<T> {
+        match serde_path_to_error::deserialize(value) {
+            Ok(object) => Some(object),
+            Err(error) => {
+                let path = base.join(&error.path().to_string());
+                self.error("invalid-value", &path, error.into_inner().to_string(), "");
+                None
+            }
+        }
+    }
+
+    /// Remembers that a part of the model (a field and all below it) was read at a field.
+    pub fn origin(&mut self, subject: &Subject, model_path: &str, source: &FieldPath) {
+        self.reading.origins.push(Origin {
+            subject: subject.clone(),
+            model_path: model_path.to_owned(),
+            document: self.document,
+            source: source.clone(),
+        });
+    }
+}
