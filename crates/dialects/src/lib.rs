@@ -13,15 +13,21 @@
 
 pub mod check;
 pub mod diagnostic;
+pub mod kinds;
+pub mod kkp;
+pub mod openshift;
 pub mod parse;
 pub mod path;
+pub mod reading;
 pub mod render;
 pub mod scalar;
+pub mod schema;
 pub mod source;
 pub mod tree;
 pub mod yaml_out;
 
 mod json;
+mod shared;
 mod syntax_error;
 
 #[cfg(test)]

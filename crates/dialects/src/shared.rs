@@ -1,0 +1,312 @@
+//! Small pieces of reading that several dialects need: names, labels, taints, keys, choices.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use trellis_api::common::{IntOrText, Metadata};
+use trellis_model::access::SshKey;
+use trellis_model::names::{LabelKey, LabelValue, NamespaceName};
+use trellis_model::network::{Address, Dns, DnsOption, DnsPolicy, NodeTaint};
+use trellis_model::placement::TaintEffect;
+use trellis_model::quantity::Count;
+use trellis_model::volume::AccessMode;
+
+use crate::diagnostic::Severity;
+use crate::path::FieldPath;
+use crate::reading::Cx;
+
+/// The label Trellis puts on a written template so that its selector has something to select by. It says
+/// nothing about the machines and is left out again when the template is read.
+pub(crate) const POOL_LABEL: &str = "trellis.dev/pool";
+
+/// A value and the field it was read at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct At<T> {
+    /// The field.
+    pub(crate) at: FieldPath,
+    /// The value.
+    pub(crate) value: T,
+}
+
+impl<T> At<T> {
+    /// A value and its field.
+    pub(crate) fn new(at: FieldPath, value: T) -> Self {
+        Self { at, value }
+    }
+}
+
+impl At<String> {
+    /// The value unless it is empty, which in most fields means that nothing is said.
+    pub(crate) fn filled(self) -> Option<Self> {
+        (!self.value.is_empty()).then_some(self)
+    }
+}
+
+/// The name of an object, or what a server would make one from.
+pub(crate) fn object_name(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<At<String>> {
+    let at = FieldPath::root().child("metadata");
+    if let Some(name) = metadata.name.as_ref().filter(|name| !name.is_empty()) {
+        return Some(At::new(at.child("name"), name.clone()));
+    }
+    if let Some(prefix) = &metadata.generate_name {
+        let name = prefix.trim_end_matches(['-', '.']).to_owned();
+        let at = at.child("generateName");
+        cx.notice("generated-name", &at, format!("names are derived, so this is named `{name}`"), "");
+        return Some(At::new(at, name));
+    }
+    cx.error("missing-field", &at.child("name"), "missing field `name`: the object's name", "add `metadata.name`");
+    None
+}
+
+/// The namespace of an object.
+pub(crate) fn object_namespace(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<NamespaceName> {
+    let at = FieldPath::root().child("metadata").child("namespace");
+    cx.parse_opt(&at, metadata.namespace.as_deref())
+}
+
+/// Labels, each checked where it stands. [`POOL_LABEL`] is left out.
+pub(crate) fn labels(
+    cx: &mut Cx<'_>,
+    at: &FieldPath,
+    labels: &BTreeMap<String, String>,
+) -> BTreeMap<LabelKey, LabelValue> {
+    let mut out = BTreeMap::new();
+    for (key, value) in labels.iter().filter(|(key, _)| *key != POOL_LABEL) {
+        let at = at.child(key);
+        if let (Some(key), Some(value)) = (cx.parse(&at, key), cx.parse(&at, value)) {
+            out.insert(key, value);
+        }
+    }
+    out
+}
+
+/// Annotations, each checked where it stands.
+pub(crate) fn annotations(
+    cx: &mut Cx<'_>,
+    at: &FieldPath,
+    annotations: &BTreeMap<String, String>,
+) -> BTreeMap<LabelKey, String> {
+    let mut out = BTreeMap::new();
+    for (key, value) in annotations {
+        if let Some(key) = cx.parse(&at.child(key), key) {
+            out.insert(key, value.clone());
+        }
+    }
+    out
+}
+
+/// Labels or annotations as a document holds them.
+pub(crate) fn texts<V: ToString>(map: &BTreeMap<LabelKey, V>) -> BTreeMap<String, String> {
+    map.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+/// A taint of a node.
+pub(crate) fn taint(
+    cx: &mut Cx<'_>,
+    at: &FieldPath,
+    key: &str,
+    value: Option<&str>,
+    effect: TaintEffect,
+) -> Option<NodeTaint> {
+    let value = cx.parse_opt(&at.child("value"), value);
+    Some(NodeTaint { key: cx.parse(&at.child("key"), key)?, value, effect })
+}
+
+/// A public SSH key. The key itself is not repeated in complaints.
+pub(crate) fn ssh_key(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<SshKey> {
+    match SshKey::new(text) {
+        Ok(key) => Some(key),
+        Err(error) => {
+            let help = "write the content of a file such as id_ed25519.pub";
+            cx.hidden(Severity::Error, "invalid-value", at, format!("this cannot be read: {error}"), help);
+            None
+        }
+    }
+}
+
+/// Public SSH keys of a list.
+pub(crate) fn ssh_keys(cx: &mut Cx<'_>, at: &FieldPath, keys: &[String]) -> BTreeSet<SshKey> {
+    let mut out = BTreeSet::new();
+    for (index, text) in keys.iter().enumerate() {
+        out.extend(ssh_key(cx, &at.index(index), text));
+    }
+    out
+}
+
+/// Name resolution of a pod.
+pub(crate) fn dns(
+    cx: &mut Cx<'_>,
+    policy: DnsPolicy,
+    at: &FieldPath,
+    nameservers: &[String],
+    searches: &[String],
+    options: impl Iterator<Item = (String, Option<String>)>,
+) -> Dns {
+    Dns {
+        policy,
+        nameservers: addresses(cx, &at.child("nameservers"), nameservers),
+        searches: searches.to_vec(),
+        options: options.map(|(name, value)| DnsOption { name, value }).collect(),
+    }
+}
+
+/// The words for where name resolution comes from.
+pub(crate) const DNS_POLICIES: &[(&str, DnsPolicy)] = &[
+    ("ClusterFirst", DnsPolicy::ClusterFirst),
+    ("ClusterFirstWithHostNet", DnsPolicy::ClusterFirstWithHostNet),
+    ("Default", DnsPolicy::Default),
+    ("None", DnsPolicy::None),
+];
+
+/// The words for how many hosts may use a volume at once.
+pub(crate) const ACCESS_MODES: &[(&str, AccessMode)] = &[
+    ("ReadWriteOnce", AccessMode::ReadWriteOnce),
+    ("ReadOnlyMany", AccessMode::ReadOnlyMany),
+    ("ReadWriteMany", AccessMode::ReadWriteMany),
+];
+
+/// An IP address.
+pub(crate) fn address(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<Address> {
+    if let Ok(address) = text.parse() {
+        return Some(Address(address));
+    }
+    let message = format!("`{text}` is not an IP address");
+    cx.error("invalid-value", at, message, "write an address such as 10.0.0.5 or fd00::5");
+    None
+}
+
+/// IP addresses of a list.
+pub(crate) fn addresses(cx: &mut Cx<'_>, at: &FieldPath, texts: &[String]) -> Vec<Address> {
+    let mut out = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        out.extend(address(cx, &at.index(index), text));
+    }
+    out
+}
+
+/// A number or a percentage.
+pub(crate) fn count(cx: &mut Cx<'_>, at: &FieldPath, count: &IntOrText) -> Option<Count> {
+    cx.parse(at, &count.to_string())
+}
+
+/// One of some words, with a guess at what was meant when it is none of them.
+pub(crate) fn choose<T: Copy>(cx: &mut Cx<'_>, at: &FieldPath, text: &str, words: &[(&str, T)]) -> Option<T> {
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        return Some(*value);
+    }
+    let mut listed = String::new();
+    for (index, (word, _)) in words.iter().enumerate() {
+        let gap = if index == 0 { "" } else { ", " };
+        let _ = match word.is_empty() {
+            true => write!(listed, "{gap}an empty text"),
+            false => write!(listed, "{gap}`{word}`"),
+        };
+    }
+    let close = |word: &str| strsim::jaro_winkler(&word.to_lowercase(), &text.to_lowercase());
+    let guess = words.iter().map(|(word, _)| *word).max_by(|a, b| close(a).total_cmp(&close(b)));
+    let help = match guess.filter(|word| close(word) > 0.75) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("write one of {listed}"),
+    };
+    cx.error("invalid-value", at, format!("`{text}` is none of {listed}"), &help);
+    None
+}
+
+/// A truth value that is written as text.
+pub(crate) fn truth(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<bool> {
+    choose(cx, at, text, &[("true", true), ("false", false)])
+}
+
+/// A value as JSON. The types that are written hold nothing that JSON cannot.
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> serde_json::Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Reading a text with one dialect only, for tests beside the code.
+
+    use serde_json::Value;
+    use trellis_model::Estate;
+
+    use crate::check::check;
+    use crate::diagnostic::{Diagnostics, Severity};
+    use crate::kinds::Kind;
+    use crate::parse::parse;
+    use crate::path::FieldPath;
+    use crate::reading::{DocumentId, Reading};
+    use crate::source::{FileId, SourceMap};
+
+    /// What came of reading a text.
+    pub(crate) struct Outcome {
+        pub(crate) estate: Estate,
+        pub(crate) diagnostics: Diagnostics,
+        pub(crate) sources: SourceMap,
+    }
+
+    /// Reads a text: parse, check, decode, map, validate.
+    pub(crate) fn read<O>(
+        text: &str,
+        kinds: &[Kind<O>],
+        map: fn(Vec<(DocumentId, O)>, &mut Reading),
+    ) -> Outcome {
+        let mut sources = SourceMap::new();
+        let file = sources.add("test.yaml", text);
+        let mut diagnostics = Diagnostics::new();
+        let documents = parse(file, text, &mut diagnostics);
+        let mut reading = Reading::new(documents, diagnostics);
+        let mut objects = Vec::new();
+        for index in 0..reading.documents.len() {
+            let root = &reading.documents[index].root;
+            let word = |key| root.get(key).and_then(crate::tree::Node::as_text).unwrap_or("InstallConfig").to_owned();
+            let kind = kinds
+                .iter()
+                .find(|kind| kind.kind == word("kind") && kind.api_version == word("apiVersion"))
+                .expect("a kind of this dialect");
+            let before = reading.diagnostics.count(Severity::Error);
+            let root = root.clone();
+            let value = check((kind.schema)(), &root, FileId(0), &FieldPath::root(), &mut reading.diagnostics);
+            if reading.diagnostics.count(Severity::Error) > before {
+                continue;
+            }
+            let id = DocumentId(index);
+            objects.extend((kind.decode)(&mut reading.within(id), value).map(|object| (id, object)));
+        }
+        map(objects, &mut reading);
+        let problems = trellis_model::validate::validate(&reading.estate);
+        reading.report(problems);
+        let mut diagnostics = reading.diagnostics;
+        diagnostics.sort();
+        Outcome { estate: reading.estate.sorted(), diagnostics, sources }
+    }
+
+    impl Outcome {
+        /// Everything that was said, as `severity code line`.
+        pub(crate) fn said(&self) -> Vec<String> {
+            self.diagnostics
+                .iter()
+                .map(|d| {
+                    let line = d.location.map_or(0, |at| self.sources.line_column(at.file, at.span.start).0);
+                    format!("{} {} {line}", d.severity.name(), d.code)
+                })
+                .collect()
+        }
+
+        /// What was said of one severity.
+        pub(crate) fn said_of(&self, severity: &str) -> Vec<String> {
+            self.said().into_iter().filter(|text| text.starts_with(severity)).collect()
+        }
+
+        /// The estate, after making sure that nothing was wrong.
+        pub(crate) fn clean(&self) -> &Estate {
+            let errors: Vec<_> = self.diagnostics.iter().filter(|d| d.severity == Severity::Error).collect();
+            assert!(errors.is_empty(), "{errors:#?}");
+            &self.estate
+        }
+    }
+
+    /// Documents as one text.
+    pub(crate) fn text(values: &[Value]) -> String {
+        crate::yaml_out::to_yaml_documents(values)
+    }
+}
