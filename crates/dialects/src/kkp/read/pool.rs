@@ -1,0 +1,340 @@
+//! The three kinds of documents, each of which is a pool.
+
+use std::collections::BTreeMap;
+
+use trellis_api::common::Metadata;
+use trellis_api::kkp::cloud::{CloudProviderSpec, EvictionStrategy};
+use trellis_api::kkp::{
+    LabelOperator, LabelSelector, Machine, MachineDeployment, MachineSet, MachineSpec, Strategy,
+};
+use trellis_model::machine::{
+    Architecture, DEFAULT_STOP_GRACE_SECONDS, Devices, Eviction, Firmware, MachineTemplate,
+};
+use trellis_model::network::Dns;
+use trellis_model::names::LabelKey;
+use trellis_model::pool::{Autoscaling, PoolSpec, UpdatePolicy, UpdateStrategy};
+use trellis_model::{Pool, Subject};
+
+use super::generations::{Generation, Settings};
+use super::super::{AUTOSCALER_MAX, AUTOSCALER_MIN, OVN_SUBNET};
+use super::{Reader, cluster, envelope, generations, image, kubeconfig, placement, shape};
+use crate::path::FieldPath;
+use crate::reading::Cx;
+use crate::shared::{
+    DNS_POLICIES, annotations, choose, count, dns, labels, object_name, object_namespace, ssh_keys, taint,
+};
+
+/// The machines of a document.
+struct Source<'a> {
+    metadata: &'a Metadata,
+    /// Labels and annotations of the machines, and where they stand.
+    machine: (FieldPath, &'a Metadata),
+    /// What each machine is, and where it stands.
+    spec: (FieldPath, &'a MachineSpec),
+}
+
+/// Reads a MachineDeployment.
+pub(super) fn deployment(cx: &mut Cx<'_>, deployment: &MachineDeployment) {
+    let (root, spec) = (FieldPath::root(), &deployment.spec);
+    let at = root.child("spec");
+    check_selector(cx, &spec.selector, &spec.template.metadata.labels);
+    let template = at.child("template");
+    let source = Source {
+        metadata: &deployment.metadata,
+        machine: (template.child("metadata"), &spec.template.metadata),
+        spec: (template.child("spec"), &spec.template.spec),
+    };
+    let Some(mut pool) = pool(cx, &source) else { return };
+    pool.spec.replicas = spec.replicas.unwrap_or(1);
+    pool.spec.autoscaling = autoscaling(cx, &deployment.metadata);
+    let defaults = UpdatePolicy::default();
+    let (max_surge, max_unavailable) = rolling(cx, spec.strategy.as_ref());
+    pool.spec.update = UpdatePolicy {
+        strategy: UpdateStrategy::RollingUpdate,
+        max_surge: max_surge.unwrap_or(defaults.max_surge),
+        max_unavailable: max_unavailable.unwrap_or(defaults.max_unavailable),
+        min_ready_seconds: spec.min_ready_seconds.unwrap_or(defaults.min_ready_seconds),
+        progress_deadline_seconds: spec.progress_deadline_seconds.unwrap_or(defaults.progress_deadline_seconds),
+        history_limit: spec.revision_history_limit.unwrap_or(defaults.history_limit),
+        paused: spec.paused.unwrap_or_default(),
+    };
+    let subject = Subject::Pool(pool.spec.cluster.clone(), pool.name.clone());
+    let rolling = at.join("strategy.rollingUpdate");
+    for (path, at) in [
+        ("replicas", at.child("replicas")),
+        ("autoscaling", root.join("metadata.annotations")),
+        ("update", at.child("strategy")),
+        ("update.maxSurge", rolling.child("maxSurge")),
+        ("update.maxUnavailable", rolling.child("maxUnavailable")),
+    ] {
+        cx.origin(&subject, path, &at);
+    }
+    cx.estate().pools.push(pool);
+}
+
+/// Reads a MachineSet.
+pub(super) fn set(cx: &mut Cx<'_>, set: &MachineSet) {
+    let (at, spec) = (FieldPath::root().child("spec"), &set.spec);
+    check_selector(cx, &spec.selector, &spec.template.metadata.labels);
+    let template = at.child("template");
+    let source = Source {
+        metadata: &set.metadata,
+        machine: (template.child("metadata"), &spec.template.metadata),
+        spec: (template.child("spec"), &spec.template.spec),
+    };
+    let Some(mut pool) = pool(cx, &source) else { return };
+    pool.spec.replicas = spec.replicas.unwrap_or(1);
+    pool.spec.delete_policy = spec.delete_policy.unwrap_or_default();
+    pool.spec.update.strategy = UpdateStrategy::OnDelete;
+    pool.spec.update.min_ready_seconds = spec.min_ready_seconds.unwrap_or_default();
+    let subject = Subject::Pool(pool.spec.cluster.clone(), pool.name.clone());
+    cx.origin(&subject, "replicas", &at.child("replicas"));
+    cx.estate().pools.push(pool);
+}
+
+/// Reads a Machine.
+pub(super) fn machine(cx: &mut Cx<'_>, machine: &Machine) {
+    let root = FieldPath::root();
+    let source = Source {
+        metadata: &machine.metadata,
+        machine: (root.child("metadata"), &machine.metadata),
+        spec: (root.child("spec"), &machine.spec),
+    };
+    let Some(mut pool) = pool(cx, &source) else { return };
+    pool.spec.update.strategy = UpdateStrategy::OnDelete;
+    pool.spec.machine_name = cx.parse(&root.join("metadata.name"), pool.name.as_str());
+    cx.estate().pools.push(pool);
+}
+
+/// Reads what all three kinds have in common.
+fn pool(cx: &mut Cx<'_>, source: &Source<'_>) -> Option<Pool> {
+    let (spec_at, spec) = &source.spec;
+    refuse(cx, spec_at, spec);
+    let name = object_name(cx, source.metadata);
+    let namespace = object_namespace(cx, source.metadata);
+    let at = spec_at.join("providerSpec.value");
+    let Some(config) = &spec.provider_spec.value else {
+        let message = "missing field `value`: what the machine is on its platform";
+        cx.error("missing-field", &at, message, "add `providerSpec.value`");
+        return None;
+    };
+    if !envelope::is_kubevirt(cx, &at, config) {
+        return None;
+    }
+    let cloud_at = at.child("cloudProviderSpec");
+    if !cx.has(&cloud_at) {
+        let message = "missing field `cloudProviderSpec`: what the machine is on KubeVirt";
+        cx.error("missing-field", &cloud_at, message, "add `cloudProviderSpec`");
+        return None;
+    }
+    let cloud: CloudProviderSpec = cx.embedded(&cloud_at)?;
+    let settings = generations::settings(cx, &cloud_at, &cloud)?;
+    let node_at = spec_at.child("metadata");
+    let labelled = [
+        (FieldPath::root().child("metadata"), source.metadata),
+        source.machine.clone(),
+        (node_at.clone(), &spec.metadata),
+    ];
+    let cluster = cluster::name(cx, &settings, source.metadata, &labelled)?;
+    let name = name.and_then(|name| cx.parse(&name.at, &name.value))?;
+
+    let access = kubeconfig::access(cx, settings.kubeconfig.as_ref());
+    let infra = settings.namespace.as_ref();
+    let infra = infra.and_then(|text| Some(crate::shared::At::new(text.at.clone(), cx.parse(&text.at, &text.value)?)));
+    cluster::join(cx, &cluster, infra.or(access.namespace), access.credentials);
+
+    let mut reader = Reader { subject: Subject::Pool(cluster.clone(), Clone::clone(&name)), cx };
+    reader.origin("", &FieldPath::root());
+    let template = template(&mut reader, &at, config, &settings)?;
+    let mut pool = PoolSpec::new(cluster, 1, template);
+    let (machine_at, machine) = &source.machine;
+    pool.machine_labels = labels(reader.cx, &machine_at.child("labels"), &machine.labels);
+    pool.machine_annotations = annotations(reader.cx, &machine_at.child("annotations"), &machine.annotations);
+    subnet(&mut reader, &settings, &mut pool.machine_annotations);
+    pool.node_labels = labels(reader.cx, &node_at.child("labels"), &spec.metadata.labels);
+    pool.node_annotations = annotations(reader.cx, &node_at.child("annotations"), &spec.metadata.annotations);
+    for (index, item) in spec.taints.iter().enumerate() {
+        let at = spec_at.child("taints").index(index);
+        pool.node_taints.extend(taint(reader.cx, &at, &item.key, item.value.as_deref(), item.effect));
+    }
+    versions(&mut reader, spec_at, spec, &mut pool);
+    for (path, at) in [
+        ("machineLabels", machine_at.child("labels")),
+        ("machineAnnotations", machine_at.child("annotations")),
+        ("nodeLabels", node_at.child("labels")),
+        ("nodeAnnotations", node_at.child("annotations")),
+        ("nodeTaints", spec_at.child("taints")),
+    ] {
+        reader.origin(path, &at);
+    }
+    Some(Pool { name, namespace, spec: pool })
+}
+
+fn template(
+    reader: &mut Reader<'_, '_>,
+    at: &FieldPath,
+    config: &trellis_api::kkp::ProviderConfig,
+    settings: &Settings,
+) -> Option<MachineTemplate> {
+    let os = envelope::operating_system(reader.cx, at, config);
+    let shape = shape::shape(reader, settings);
+    let preference = shape::preference(reader, settings);
+    let root_disk = image::root_disk(reader, settings);
+    let data_disks = image::data_disks(reader, settings);
+    let nics = envelope::nics(reader, at, config);
+    let placement = placement::placement(reader, settings);
+    let devices = devices(reader, settings);
+    let dns = name_resolution(reader, settings);
+    let user_data = envelope::user_data(reader, at, config);
+    let keys_at = at.child("sshPublicKeys");
+    let ssh_keys = ssh_keys(reader.cx, &keys_at, &config.ssh_public_keys);
+    reader.origin("template.sshKeys", &keys_at);
+    reader.origin("template.image", &at.child("operatingSystem"));
+    let image = image::image(reader, settings, os?);
+    if let Some(eviction) = &settings.eviction {
+        reader.origin("template.eviction", &eviction.at);
+    }
+    Some(MachineTemplate {
+        shape,
+        preference,
+        image,
+        root_disk: root_disk?,
+        data_disks,
+        nics,
+        placement,
+        devices,
+        dns,
+        eviction: match settings.eviction.as_ref().map(|eviction| eviction.value) {
+            Some(EvictionStrategy::LiveMigrate) => Eviction::LiveMigrate,
+            Some(EvictionStrategy::External) | None => Eviction::External,
+        },
+        firmware: Firmware::default(),
+        architecture: Architecture::default(),
+        user_data,
+        ssh_keys,
+        stop_grace_seconds: DEFAULT_STOP_GRACE_SECONDS,
+        ovirt: None,
+    })
+}
+
+fn devices(reader: &mut Reader<'_, '_>, settings: &Settings) -> Devices {
+    let network_multi_queue = match &settings.multi_queue {
+        Some(text) => crate::shared::truth(reader.cx, &text.at, &text.value).unwrap_or_default(),
+        None => settings.generation == Generation::Nested,
+    };
+    Devices { network_multi_queue, ..Devices::default() }
+}
+
+fn name_resolution(reader: &mut Reader<'_, '_>, settings: &Settings) -> Dns {
+    let policy = settings.dns_policy.as_ref();
+    let policy = policy.and_then(|word| {
+        reader.origin("template.dns.policy", &word.at);
+        choose(reader.cx, &word.at, &word.value, DNS_POLICIES)
+    });
+    let policy = policy.unwrap_or_default();
+    let Some(config) = &settings.dns_config else { return Dns { policy, ..Dns::default() } };
+    for key in ["nameservers", "searches", "options"] {
+        reader.origin(&format!("template.dns.{key}"), &config.at.child(key));
+    }
+    let options = config.value.options.iter();
+    let options = options.map(|option| (option.name.clone(), option.value.as_ref().map(|value| value.0.clone())));
+    dns(reader.cx, policy, &config.at, &config.value.nameservers, &config.value.searches, options)
+}
+
+fn subnet(reader: &mut Reader<'_, '_>, settings: &Settings, annotations: &mut BTreeMap<LabelKey, String>) {
+    let Some(subnet) = &settings.subnet else { return };
+    let Some(key) = reader.cx.parse(&subnet.at, OVN_SUBNET) else { return };
+    annotations.insert(key, subnet.value.clone());
+    let message = format!("the subnet becomes the annotation {OVN_SUBNET} of the machines, which Kube-OVN reads");
+    reader.cx.notice("kube-ovn-subnet", &subnet.at, message, "");
+}
+
+fn versions(reader: &mut Reader<'_, '_>, at: &FieldPath, spec: &MachineSpec, pool: &mut PoolSpec) {
+    let Some(versions) = &spec.versions else { return };
+    let at = at.child("versions");
+    if versions.control_plane.as_deref().is_some_and(|version| !version.is_empty()) {
+        let message = "machines of this API are workers and have no control plane, so this is not used";
+        reader.cx.warning("not-used", &at.child("controlPlane"), message, "remove `controlPlane`");
+    }
+    reader.origin("kubeletVersion", &at.child("kubelet"));
+    pool.kubelet_version = reader.cx.parse_opt(&at.child("kubelet"), versions.kubelet.as_deref());
+}
+
+/// Complains about what no machine can have.
+fn refuse(cx: &mut Cx<'_>, at: &FieldPath, spec: &MachineSpec) {
+    if cx.has(&at.child("configSource")) {
+        let message = "dynamic configuration of kubelets was removed from Kubernetes";
+        cx.error("unsupported", &at.child("configSource"), message, "remove `configSource`");
+    }
+    if cx.has(&at.join("providerSpec.valueFrom")) {
+        let message = "machine classes were never read by the machine-controller, nor are they here";
+        cx.error("unsupported", &at.join("providerSpec.valueFrom"), message, "write it out in `value`");
+    }
+    if spec.provider_id.as_deref().is_some_and(|id| !id.is_empty()) {
+        let message = "Trellis names machines on the platform itself";
+        cx.error("unsupported", &at.child("providerID"), message, "remove `providerID`");
+    }
+}
+
+fn rolling(
+    cx: &mut Cx<'_>,
+    strategy: Option<&Strategy>,
+) -> (Option<trellis_model::quantity::Count>, Option<trellis_model::quantity::Count>) {
+    let at = FieldPath::root().join("spec.strategy.rollingUpdate");
+    let Some(rolling) = strategy.and_then(|strategy| strategy.rolling_update.as_ref()) else { return (None, None) };
+    let surge = rolling.max_surge.as_ref().and_then(|value| count(cx, &at.child("maxSurge"), value));
+    let unavailable = rolling.max_unavailable.as_ref().and_then(|value| count(cx, &at.child("maxUnavailable"), value));
+    (surge, unavailable)
+}
+
+/// The autoscaler's bounds, which stand in annotations.
+fn autoscaling(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<Autoscaling> {
+    let at = FieldPath::root().join("metadata.annotations");
+    let mut bound = |key: &str| {
+        let text = metadata.annotations.get(key)?;
+        cx.parse::<u32>(&at.child(key), text)
+    };
+    match (bound(AUTOSCALER_MIN), bound(AUTOSCALER_MAX)) {
+        (Some(min), Some(max)) => Some(Autoscaling { min, max }),
+        (None, None) => None,
+        (min, _) => {
+            let (given, missing) =
+                if min.is_some() { (AUTOSCALER_MIN, AUTOSCALER_MAX) } else { (AUTOSCALER_MAX, AUTOSCALER_MIN) };
+            if !metadata.annotations.contains_key(missing) {
+                let message = "the autoscaler needs both of its bounds, so this one is not used";
+                cx.warning("not-used", &at.child(given), message, &format!("add the annotation {missing}"));
+            }
+            None
+        }
+    }
+}
+
+/// Checks that a selector selects the machines it is for.
+fn check_selector(cx: &mut Cx<'_>, selector: &LabelSelector, labels: &BTreeMap<String, String>) {
+    let at = FieldPath::root().join("spec.selector");
+    if selector.match_labels.is_empty() && selector.match_expressions.is_empty() {
+        let message = "missing field `selector`: which machines belong to this";
+        cx.error("missing-field", &at, message, "add `selector.matchLabels` with labels of the template");
+    }
+    for (key, value) in &selector.match_labels {
+        if labels.get(key) != Some(value) {
+            let message = format!("the template has no label `{key}: {value}`, so its machines are not selected");
+            let help = format!("add `{key}: {value}` to the labels of the template");
+            cx.error("selector-mismatch", &at.child("matchLabels").child(key), message, &help);
+        }
+    }
+    for (index, rule) in selector.match_expressions.iter().enumerate() {
+        let value = labels.get(&rule.key);
+        let holds = match rule.operator {
+            LabelOperator::In => value.is_some_and(|value| rule.values.contains(value)),
+            LabelOperator::NotIn => value.is_none_or(|value| !rule.values.contains(value)),
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+        };
+        if !holds {
+            let message = format!("the label `{}` of the template does not keep this rule", rule.key);
+            let at = at.child("matchExpressions").index(index);
+            cx.error("selector-mismatch", &at, message, "make the selector match the labels of the template");
+        }
+    }
+}
