@@ -6,6 +6,7 @@ use trellis_api::kkp::cloud::Matcher;
 use trellis_model::flavor::catalogue;
 use trellis_model::machine::{Compute, Cpu, InfraScope, InfraShape, Memory, Shape, Topology};
 use trellis_model::names::FlavorName;
+use trellis_model::quantity::{Bytes, MilliCpu};
 
 use super::Reader;
 use super::generations::Settings;
@@ -106,9 +107,12 @@ fn compute(reader: &mut Reader<'_, '_>, settings: &Settings) -> Compute {
         let one = NonZeroU32::MIN;
         cpu.topology = NonZeroU32::new(cores.value).map(|cores| Topology { sockets: one, cores, threads: one });
     } else {
-        cpu.request = reader.parse("template.shape.custom.cpu", settings.cpus.as_ref());
+        // What cannot be read was complained about; with a stand-in the rest can still be checked.
+        let read = reader.parse("template.shape.custom.cpu", settings.cpus.as_ref());
+        cpu.request = read.or(settings.cpus.as_ref().map(|_| MilliCpu::whole(1)));
         cpu.limit = cpu.request;
     }
-    let bytes = reader.parse("template.shape.custom.memory", settings.memory.as_ref());
+    let read = reader.parse("template.shape.custom.memory", settings.memory.as_ref());
+    let bytes = read.or(settings.memory.as_ref().map(|_| Bytes::gibi(1)));
     Compute { cpu, memory: Memory { request: bytes, limit: bytes, ..Memory::default() } }
 }
