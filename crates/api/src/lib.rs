@@ -5,3 +5,4 @@
 
 pub mod common;
 pub mod kkp;
+pub mod openshift;
