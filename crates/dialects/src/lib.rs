@@ -9,19 +9,29 @@
 //! * [`check`]: a document held against a JSON schema, with every problem reported at once;
 //! * [`yaml_out`]: values written as YAML that every YAML reader understands alike.
 //!
+//! On top of it are the dialects, one module each, and what they share:
+//!
+//! * [`fields`]: every field of every dialect and what Trellis does with it.
+//!
 //! Everything here is a pure function of its arguments. Nothing here panics, whatever the input.
 
 pub mod check;
 pub mod diagnostic;
+pub mod fields;
+pub mod kinds;
 pub mod parse;
 pub mod path;
+pub mod reading;
 pub mod render;
 pub mod scalar;
+pub mod schema;
 pub mod source;
 pub mod tree;
+pub mod trellis;
 pub mod yaml_out;
 
 mod json;
+mod suggest;
 mod syntax_error;
 
 #[cfg(test)]

@@ -156,7 +156,28 @@ impl std::str::FromStr for FieldPath {
     }
 }
 
+impl FieldPath {
+    /// This path with a relative one behind it, in the dotted form `Display` gives and serde errors carry.
+    /// What cannot be read as a path is left out: a shorter path still points to the right neighbourhood.
+    #[must_use]
+    pub fn join(&self, relative: &str) -> Self {
+        let mut joined = self.clone();
+        if let Ok(rest) = Self::parse(relative.trim_start_matches('.')) {
+            joined.segments.extend(rest.segments);
+        }
+        joined
+    }
+}
+
 impl Document {
+    /// The node at a path, if the document has one there.
+    pub fn get(&self, path: &FieldPath) -> Option<&Node> {
+        path.segments().iter().try_fold(&self.root, |node, segment| match segment {
+            Segment::Key(key) => node.get(key),
+            Segment::Index(index) => node.items().get(*index),
+        })
+    }
+
     /// The span of the value at a path, and of the key it stands under.
     ///
     /// When the path leaves the document, the deepest value on the way is meant. A list item has no key: there
