@@ -171,7 +171,7 @@ impl Walk<'_> {
         let mut out = self.resolve(inner, depth + 1);
         out.description = outer.description.or(out.description);
         if kind == "object" {
-            out.kind = "object".to_owned();
+            "object".clone_into(&mut out.kind);
         } else {
             out.kind = format!("{kind}{}", out.kind);
         }
