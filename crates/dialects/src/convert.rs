@@ -63,7 +63,10 @@ fn losses(before: &Estate, after: &Estate) -> Vec<Loss> {
     }
     for pool in &before.pools {
         let subject = Subject::Pool(pool.spec.cluster.clone(), pool.name.clone());
-        let again = after.pools.iter().find(|other| other.name == pool.name && other.spec.cluster == pool.spec.cluster);
+        let again = after
+            .pools
+            .iter()
+            .find(|other| other.name == pool.name && other.spec.cluster == pool.spec.cluster);
         compare(&subject, pool, again, &mut lost);
     }
     lost

@@ -104,7 +104,8 @@ pub fn read(sources: &SourceMap) -> Read {
     }
     if documents.is_empty() && !diagnostics.has_errors() {
         let message = "there is nothing to read: the input holds no document";
-        diagnostics.push(Diagnostic::error("nothing-to-read", message).help("give at least one manifest with -f"));
+        diagnostics
+            .push(Diagnostic::error("nothing-to-read", message).help("give at least one manifest with -f"));
     }
     let mut reading = Reading::new(documents, diagnostics);
     let mut sorted = Sorted::default();
@@ -125,7 +126,8 @@ pub fn read(sources: &SourceMap) -> Read {
 
 /// `kubectl get -o yaml` prints a list of objects as one document: each item is a document of its own.
 fn unpack_list(document: Document) -> Vec<Document> {
-    let is_list = document.root.get("kind").and_then(Node::as_text).is_some_and(|kind| kind.ends_with("List"));
+    let is_list =
+        document.root.get("kind").and_then(Node::as_text).is_some_and(|kind| kind.ends_with("List"));
     let Document { file, mut root } = document;
     if is_list
         && let NodeValue::Mapping(entries) = &mut root.value
@@ -151,16 +153,24 @@ impl Sorted {
     fn decode(&mut self, id: DocumentId, reading: &mut Reading) {
         let Some(document) = reading.documents.get(id.0) else { return };
         let Some(identity) = Identity::of(document) else {
-            let message = format!("expected an object with `apiVersion` and `kind`, found {}", document.root.kind_name());
+            let message = format!(
+                "expected an object with `apiVersion` and `kind`, found {}",
+                document.root.kind_name()
+            );
             reading.within(id).error("not-an-object", &FieldPath::root(), message, "");
             return;
         };
-        let known = decode_as(openshift::KINDS, &identity, id, reading, &mut self.openshift).then_some(Dialect::Openshift);
-        let known = known.or_else(|| decode_as(kkp::KINDS, &identity, id, reading, &mut self.kkp).then_some(Dialect::Kkp));
-        let known =
-            known.or_else(|| decode_as(gardener::KINDS, &identity, id, reading, &mut self.gardener).then_some(Dialect::Gardener));
-        let known =
-            known.or_else(|| decode_as(trellis::KINDS, &identity, id, reading, &mut self.trellis).then_some(Dialect::Trellis));
+        let known = decode_as(openshift::KINDS, &identity, id, reading, &mut self.openshift)
+            .then_some(Dialect::Openshift);
+        let known = known
+            .or_else(|| decode_as(kkp::KINDS, &identity, id, reading, &mut self.kkp).then_some(Dialect::Kkp));
+        let known = known.or_else(|| {
+            decode_as(gardener::KINDS, &identity, id, reading, &mut self.gardener)
+                .then_some(Dialect::Gardener)
+        });
+        let known = known.or_else(|| {
+            decode_as(trellis::KINDS, &identity, id, reading, &mut self.trellis).then_some(Dialect::Trellis)
+        });
         match known {
             Some(dialect) => drop(self.dialects.insert(dialect)),
             None => identity.complain(id, reading),
@@ -180,7 +190,8 @@ fn decode_as<O>(
     let Some(kind) = kinds.iter().find(matches) else { return false };
     let Some(document) = reading.documents.get(id.0) else { return false };
     let errors = reading.diagnostics.count(Severity::Error);
-    let value = check((kind.schema)(), &document.root, document.file, &FieldPath::root(), &mut reading.diagnostics);
+    let value =
+        check((kind.schema)(), &document.root, document.file, &FieldPath::root(), &mut reading.diagnostics);
     if reading.diagnostics.count(Severity::Error) == errors
         && let Some(object) = (kind.decode)(&mut reading.within(id), value)
     {
@@ -207,7 +218,10 @@ impl Identity {
         }
         let (api_version, mut kind) = (text("apiVersion"), text("kind"));
         let says = |key: &str| document.root.get(key).is_some();
-        if kind.is_empty() && api_version == "v1" && (says("platform") || says("baseDomain") || says("controlPlane")) {
+        if kind.is_empty()
+            && api_version == "v1"
+            && (says("platform") || says("baseDomain") || says("controlPlane"))
+        {
             INSTALL_CONFIG.clone_into(&mut kind);
         }
         Some(Self { api_version, kind })
@@ -227,9 +241,15 @@ impl Identity {
             };
             let help = match all.iter().find(|info| info.kind == kind) {
                 Some(info) => format!("add `apiVersion: {}`", info.api_version),
-                None => "every document says what it is; an install-config begins with `apiVersion: v1`".to_owned(),
+                None => "every document says what it is; an install-config begins with `apiVersion: v1`"
+                    .to_owned(),
             };
-            cx.error("missing-field", &root, format!("the document does not say what it is: {missing} is missing"), &help);
+            cx.error(
+                "missing-field",
+                &root,
+                format!("the document does not say what it is: {missing} is missing"),
+                &help,
+            );
             return;
         }
         let group = api_version.split('/').next().unwrap_or_default();
@@ -242,10 +262,16 @@ impl Identity {
             );
             return;
         }
-        let same_kind: Vec<&str> = all.iter().filter(|info| info.kind == kind).map(|info| info.api_version).collect();
+        let same_kind: Vec<&str> =
+            all.iter().filter(|info| info.kind == kind).map(|info| info.api_version).collect();
         if !same_kind.is_empty() {
             let message = format!("{kind} is not read in the version {api_version}");
-            cx.error("unknown-version", &root.child("apiVersion"), message, &format!("use {}", same_kind.join(" or ")));
+            cx.error(
+                "unknown-version",
+                &root.child("apiVersion"),
+                message,
+                &format!("use {}", same_kind.join(" or ")),
+            );
             return;
         }
         let names: Vec<&str> = all.iter().map(|info| info.kind).collect();
@@ -260,4 +286,3 @@ impl Identity {
 /// Groups of objects that Trellis renders, which people try to feed back.
 const RENDERED_GROUPS: &[&str] =
     &["kubevirt.io", "cdi.kubevirt.io", "instancetype.kubevirt.io", "k8s.cni.cncf.io", "networking.k8s.io"];
-
