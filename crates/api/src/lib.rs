@@ -1,1 +1,6 @@
 //! Placeholder.
+
+pub mod cdi;
+pub mod instancetype;
+pub mod kubevirt;
+pub mod multus;
