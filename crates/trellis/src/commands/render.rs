@@ -48,7 +48,7 @@ impl Render {
             if !no_record {
                 objects.extend(estate.clusters.iter().map(|cluster| record(cluster, &estate)));
             }
-            objects.extend(rendered.objects);
+            objects.extend(rendered.objects.iter().map(trellis_platform_kubevirt::Object::to_json));
         }
         output.explain(&read.diagnostics, &sources)?;
         if !is_usable(&read, strict) {
