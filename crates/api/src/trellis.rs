@@ -8,7 +8,7 @@ use serde_json::Value;
 use trellis_model::cluster::ClusterSpec;
 use trellis_model::pool::PoolSpec;
 
-use crate::common::{Metadata, ServerWritten};
+use crate::common::{ServerMetadata, ServerWritten};
 
 /// The group and version of all kinds here.
 pub const API_VERSION: &str = "trellis.dev/v1alpha1";
@@ -126,12 +126,32 @@ pub struct Written<S> {
     /// The kind.
     pub kind: String,
     /// Name and namespace.
-    pub metadata: Metadata,
+    pub metadata: OwnMetadata,
     /// What it is.
     pub spec: S,
     /// What it was last seen as; not read.
     #[serde(default, skip_serializing)]
     pub status: ServerWritten,
+}
+
+/// Metadata of one of these kinds as a person writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnMetadata {
+    /// The name of the cluster or pool. Names of machines and other objects are derived from it.
+    pub name: String,
+    /// The namespace the object lives in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Labels of the object itself. They stay with the object: those of machines are in the spec.
+    #[serde(default, skip_serializing)]
+    pub labels: ServerWritten,
+    /// Annotations of the object itself. They stay with the object: those of machines are in the spec.
+    #[serde(default, skip_serializing)]
+    pub annotations: ServerWritten,
+    /// What only a server writes.
+    #[serde(flatten)]
+    pub server: ServerMetadata,
 }
 
 /// The definitions of the kinds here, for an infra or management cluster, as JSON.

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use trellis_api::common::{Metadata, ServerWritten};
-use trellis_api::trellis::{API_VERSION, Written};
+use trellis_api::common::ServerWritten;
+use trellis_api::trellis::{API_VERSION, OwnMetadata, Written};
 use trellis_model::cluster::ClusterSpec;
-use trellis_model::names::NamespaceName;
+use trellis_model::names::{ClusterName, NamespaceName};
 use trellis_model::pool::PoolSpec;
 use trellis_model::{Cluster, Estate, Pool, Subject};
 
@@ -32,8 +32,8 @@ pub fn read(objects: Vec<(DocumentId, Object)>, reading: &mut Reading) {
 }
 
 fn read_cluster(cx: &mut Cx<'_>, written: Written<ClusterSpec>) {
-    let Some((name, namespace)) = read_metadata(cx, &written.metadata) else { return };
-    mirror(cx, &Subject::Cluster(std::clone::Clone::clone(&name)));
+    let Some((name, namespace)) = read_metadata::<ClusterName>(cx, &written.metadata) else { return };
+    mirror(cx, &Subject::Cluster(name.clone()));
     cx.estate().clusters.push(Cluster { name, namespace, spec: written.spec });
 }
 
@@ -50,23 +50,14 @@ fn mirror(cx: &mut Cx<'_>, subject: &Subject) {
     cx.origin(subject, "name", &FieldPath::root().child("metadata").child("name"));
 }
 
-fn read_metadata<N>(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<(N, Option<NamespaceName>)>
+fn read_metadata<N>(cx: &mut Cx<'_>, metadata: &OwnMetadata) -> Option<(N, Option<NamespaceName>)>
 where
     N: std::str::FromStr,
     N::Err: std::fmt::Display,
 {
     let at = FieldPath::root().child("metadata");
     let namespace = cx.parse_opt(&at.child("namespace"), metadata.namespace.as_deref());
-    let Some(name) = metadata.name.as_deref() else {
-        cx.error(
-            "missing-field",
-            &at,
-            "`metadata.name` is missing",
-            "names are derived from it, so it is needed",
-        );
-        return None;
-    };
-    Some((cx.parse(&at.child("name"), name)?, namespace))
+    Some((cx.parse(&at.child("name"), &metadata.name)?, namespace))
 }
 
 /// Writes an estate in this dialect. Nothing is ever lost.
@@ -85,10 +76,10 @@ pub fn write(estate: &Estate) -> Vec<Value> {
 }
 
 fn document(kind: &str, name: &str, namespace: Option<&NamespaceName>, spec: &impl Serialize) -> Value {
-    let metadata = Metadata {
-        name: Some(name.to_owned()),
+    let metadata = OwnMetadata {
+        name: name.to_owned(),
         namespace: namespace.map(ToString::to_string),
-        ..Metadata::default()
+        ..OwnMetadata::default()
     };
     let written = Written {
         api_version: API_VERSION.to_owned(),

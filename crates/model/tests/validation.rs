@@ -104,7 +104,6 @@ fn every_rule_finds_what_it_is_for() {
         ("unknown-flavor", none(), template(json!({ "shape": { "custom": null, "flavor": "huge-1" } }))),
         ("image-without-source", none(), template(json!({ "image": { "source": null } }))),
         ("disk-too-small", none(), template(json!({ "rootDisk": { "size": "20" } }))),
-        ("read-only-disk", none(), template(json!({ "rootDisk": { "device": { "readOnly": true } } }))),
         ("root-disk-smaller-than-image", none(), template(json!({ "image": { "virtualSize": "30Gi" } }))),
         (
             "duplicate-serial",

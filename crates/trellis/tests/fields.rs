@@ -3,156 +3,142 @@
 //! The manifests in `fields/` hold every field there is, with values that are not the defaults. Each field
 //! is changed and taken away in turn. Then the objects that machines are made of change; or, for the
 //! fields in [`POLICIES`], which no infra object has room for, the cluster's record changes; or a
-//! diagnostic names the field. A field that is in no manifest fails the test as well.
+//! diagnostic names the field. A field that is in no manifest fails the test as well. Fields that are
+//! ignored or refused are put into a manifest, and a diagnostic must name them.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use trellis_dialects::check::untyped;
-use trellis_dialects::diagnostic::Diagnostics;
+use trellis_dialects::diagnostic::{Diagnostics, Severity};
 use trellis_dialects::fields::{Field, fields};
 use trellis_dialects::parse::parse;
 use trellis_dialects::read::{Dialect, KindInfo, kinds, read};
 use trellis_dialects::schema::Treatment;
 use trellis_dialects::source::{FileId, SourceMap};
 use trellis_dialects::yaml_out::to_yaml_documents;
+use trellis_model::change::differences;
 use trellis_model::quantity::Bytes;
 
 /// Model fields that controllers act on and that no object of a machine shows: how pools change, what nodes
 /// look like, and what is kept for the installer. Their effect is in the cluster's record.
 const POLICIES: &[&str] = &[
-    "update",
-    "deletePolicy",
-    "autoscaling",
-    "nodeLabels",
-    "nodeAnnotations",
-    "nodeTaints",
-    "maintenance",
-    "cloudController",
-    "version",
-    "baseDomain",
-    "network.plugin",
-    "network.pods",
-    "network.services",
-    "network.nodes",
-    "network.apiVips",
-    "network.ingressVips",
-    "platform.kubevirt.credentials",
-    "namespace",
-    "flavors.summary",
-    "platform.ovirt",
-    "template.ovirt",
+    "metadata.namespace",
+    "spec.update",
+    "spec.deletePolicy",
+    "spec.autoscaling",
+    "spec.nodeLabels",
+    "spec.nodeAnnotations",
+    "spec.nodeTaints",
+    "spec.maintenance",
+    "spec.cloudController",
+    "spec.version",
+    "spec.baseDomain",
+    "spec.network.plugin",
+    "spec.network.pods",
+    "spec.network.services",
+    "spec.network.nodes",
+    "spec.network.apiVips",
+    "spec.network.ingressVips",
+    "spec.platform.kubevirt.credentials",
+    "spec.flavors.tuned.summary",
 ];
 
 /// What manifests lead to.
 struct Outcome {
-    objects: Value,
+    objects: Vec<Value>,
     record: Vec<Value>,
-    messages: BTreeSet<(String, String)>,
+    /// Severity, path and message of every diagnostic.
+    said: BTreeSet<(Severity, String, String)>,
     failed: bool,
+    on_kubevirt: bool,
 }
 
 fn outcome(documents: &[Value]) -> Outcome {
     let mut sources = SourceMap::new();
     sources.add("fields.yaml", to_yaml_documents(documents));
     let mut read = read(&sources);
+    let on_kubevirt = read.estate.clusters.iter().all(|cluster| cluster.spec.platform.name() == "kubevirt");
     let mut objects = Vec::new();
-    if !read.diagnostics.has_errors() {
-        let on_kubevirt = read.estate.clusters.iter().all(|c| c.spec.platform.name() == "kubevirt");
-        if on_kubevirt {
-            let rendered = trellis_platform_kubevirt::render(&read.estate);
-            read.report(rendered.problems);
-            objects = rendered.objects.iter().map(trellis_platform_kubevirt::Object::to_json).collect();
-        }
+    if !read.diagnostics.has_errors() && on_kubevirt {
+        let rendered = trellis_platform_kubevirt::render(&read.estate);
+        read.report(rendered.problems);
+        objects = rendered.objects.iter().map(trellis_platform_kubevirt::Object::to_json).collect();
     }
-    let messages =
-        read.diagnostics.iter().map(|d| (d.path.clone().unwrap_or_default(), d.message.clone())).collect();
-    Outcome {
-        objects: Value::Array(objects),
-        record: trellis_dialects::trellis::write(&read.estate),
-        messages,
-        failed: read.diagnostics.has_errors(),
+    let said = read.diagnostics.iter();
+    let said = said.map(|d| (d.severity, d.path.clone().unwrap_or_default(), d.message.clone())).collect();
+    let failed = read.diagnostics.has_errors();
+    Outcome { objects, record: trellis_dialects::trellis::write(&read.estate), said, failed, on_kubevirt }
+}
+
+impl Outcome {
+    /// Whether something is said about a field that was not said before.
+    fn names(&self, field: &str, before: Option<&Self>) -> bool {
+        let quoted = format!("`{field}`");
+        self.said.iter().filter(|said| before.is_none_or(|before| !before.said.contains(*said))).any(
+            |(_, path, message)| ends_in(path, field) || message.contains(&quoted) || message.contains(field),
+        )
+    }
+
+    /// Whether the record differs in policies only, or in anything on a platform that is not rendered yet.
+    fn records_a_policy(&self, before: &Self) -> bool {
+        if self.failed || self.record == before.record {
+            return false;
+        }
+        let (mut found, record) =
+            (Vec::new(), |outcome: &Self| json!({ "record": by_name(&outcome.record) }));
+        differences("", &record(before), &record(self), &mut found);
+        !self.on_kubevirt
+            || found.iter().all(|difference| {
+                let path = difference.path.splitn(3, '.').nth(2).unwrap_or_default();
+                POLICIES.iter().any(|policy| {
+                    path == *policy
+                        || path.starts_with(&format!("{policy}."))
+                        || path.starts_with(&format!("{policy}["))
+                })
+            })
     }
 }
 
-/// One value in a document.
-#[derive(Clone)]
-struct Leaf {
-    pointer: String,
-    /// The path as field tables write it.
-    path: String,
-}
-
-fn leaves(value: &Value, pointer: &str, path: &str, table: &[&Field], out: &mut Vec<Leaf>) {
-    let is_field = |path: &str| table.iter().any(|field| field.path == path);
-    match value {
-        Value::Object(map) if !map.is_empty() => {
-            for (key, value) in map {
-                let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
-                let named = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                let listed = table.iter().map(|f| f.path.as_str()).find(|p| {
-                    p.strip_prefix(named.as_str()).is_some_and(|rest| {
-                        rest.is_empty() || rest == "[]" || rest == ".*" || rest == "[][]" || rest == ".*[]"
-                    })
-                });
-                let path = match listed {
-                    Some(path) => path.trim_end_matches("[]").trim_end_matches(".*").to_owned(),
-                    None => format!("{path}.*"),
-                };
-                leaves(value, &pointer, &path, table, out);
-            }
-        }
-        Value::Array(list) if !list.is_empty() => {
-            for (i, value) in list.iter().enumerate() {
-                leaves(value, &format!("{pointer}/{i}"), &format!("{path}[]"), table, out);
-            }
-        }
-        _ => {
-            let path =
-                if is_field(path) || !path.ends_with(".*") { path.to_owned() } else { path.to_owned() };
-            out.push(Leaf { pointer: pointer.to_owned(), path });
-        }
-    }
-}
-
-/// Other values for a field, the last of them nothing at all.
-fn variants(value: &Value, field: Option<&Field>) -> Vec<Option<Value>> {
-    let mut out = Vec::new();
-    match value {
-        Value::Bool(flag) => out.push(Some(Value::Bool(!flag))),
-        Value::Number(number) => out.extend(number.as_u64().map(|n| Some(Value::from(n + 1)))),
-        Value::String(text) => {
-            let others =
-                field.map(|field| field.allowed.iter().filter(|v| *v != text).cloned().collect::<Vec<_>>());
-            out.extend(others.unwrap_or_default().into_iter().map(|v| Some(Value::String(v))));
-            if let Ok(bytes) = text.parse::<Bytes>() {
-                out.push(Some(Value::String(Bytes::new(bytes.get() * 2).to_string())));
-            }
-            out.push(Some(Value::String(format!("{text}x"))));
-            let last =
-                text.chars().last().filter(char::is_ascii_digit).map(|c| if c == '1' { '2' } else { '1' });
-            out.extend(last.map(|c| Some(Value::String(format!("{}{c}", &text[..text.len() - 1])))));
-        }
-        _ => {}
-    }
-    out.push(None);
-    out
-}
-
-fn replace(documents: &[Value], index: usize, pointer: &str, new: Option<&Value>) -> Vec<Value> {
-    let mut documents = documents.to_vec();
-    match new {
-        Some(value) => *documents[index].pointer_mut(pointer).unwrap() = value.clone(),
-        None => {
-            let (parent, key) = pointer.rsplit_once('/').unwrap();
-            match documents[index].pointer_mut(parent).unwrap() {
-                Value::Object(map) => drop(map.remove(&key.replace("~1", "/").replace("~0", "~"))),
-                Value::Array(list) => drop(list.remove(key.parse().unwrap())),
-                _ => unreachable!(),
-            }
-        }
-    }
+/// Documents as a map, so that one more or less does not shift the others.
+fn by_name(documents: &[Value]) -> Value {
+    let key = |document: &Value| {
+        format!("{}/{}", document["kind"], document["metadata"]["name"]).replace(['.', '"'], "")
+    };
     documents
+        .iter()
+        .map(|document| (key(document), document.clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn ends_in(path: &str, field: &str) -> bool {
+    path.split(['.', '[', ']', '"']).any(|segment| segment == field)
+}
+
+/// A manifest file with everything in it.
+struct Fixture {
+    name: String,
+    documents: Vec<Value>,
+    before: Outcome,
+}
+
+fn fixtures() -> Vec<Fixture> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fields");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let load = |file: &std::path::PathBuf| {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let mut diagnostics = Diagnostics::new();
+        let documents = parse(FileId(0), &std::fs::read_to_string(file).unwrap(), &mut diagnostics);
+        assert!(!diagnostics.has_errors(), "{name} is no YAML");
+        let documents: Vec<Value> = documents.iter().map(|document| untyped(&document.root)).collect();
+        let before = outcome(&documents);
+        assert!(!before.failed, "{name} has errors: {:#?}", before.said);
+        Fixture { name, documents, before }
+    };
+    files.iter().map(load).collect()
 }
 
 /// The kind of a document, as the readers see it.
@@ -162,125 +148,229 @@ fn kind_of(document: &Value, all: &[KindInfo]) -> KindInfo {
     *all.iter().find(|info| info.kind == kind && info.api_version == text("apiVersion")).unwrap()
 }
 
-/// Whether a field's effect is in the record only.
-fn is_policy(before: &Outcome, after: &Outcome) -> bool {
-    let mut found = Vec::new();
-    let record = |outcome: &Outcome| Value::Array(outcome.record.clone());
-    trellis_model::change::differences("", &record(before), &record(after), &mut found);
-    let text = serde_json::to_string(&before.record).unwrap();
-    let _ = text;
-    before.record.len() != after.record.len()
-        || before.record.iter().zip(&after.record).all(|(before, after)| {
-            let mut found = Vec::new();
-            trellis_model::change::differences("", before, after, &mut found);
-            found.iter().all(|difference| {
-                let path: String = difference.path.replace("spec.", "").replace("metadata.", "");
-                let plain = path.split(['[', ']']).step_by(2).collect::<String>();
-                let plain = plain
-                    .split('.')
-                    .filter(|p| *p != "tuned" && *p != "pinned")
-                    .collect::<Vec<_>>()
-                    .join(".");
-                POLICIES.iter().any(|policy| plain == *policy || plain.starts_with(&format!("{policy}.")))
-            })
+/// The place of a field in a document, as a JSON pointer.
+struct Place<'a> {
+    pointer: String,
+    field: &'a Field,
+}
+
+/// Finds where the fields of a table are in a document: the innermost values, items of lists one by one.
+fn places<'a>(value: &Value, fields: &'a [Field], pointer: &str, out: &mut Vec<Place<'a>>) {
+    match value {
+        Value::Array(list) => {
+            for (i, item) in list.iter().enumerate() {
+                places(item, fields, &format!("{pointer}/{i}"), out);
+            }
+        }
+        Value::Object(map) => {
+            for (key, inner) in map {
+                let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
+                match fields.iter().find(|field| field.name == *key) {
+                    Some(field) => inside(inner, field, &pointer, out),
+                    // A map with keys of its own: what is below is the same for each.
+                    None => places(inner, fields, &pointer, out),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn inside<'a>(value: &Value, field: &'a Field, pointer: &str, out: &mut Vec<Place<'a>>) {
+    let is_leaf = field.fields.is_empty();
+    match value {
+        Value::Array(list) if is_leaf && !list.is_empty() => {
+            for (i, item) in list.iter().enumerate() {
+                inside(item, field, &format!("{pointer}/{i}"), out);
+            }
+        }
+        Value::Object(map) if is_leaf && !map.is_empty() => {
+            for (key, item) in map {
+                inside(item, field, &format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")), out);
+            }
+        }
+        Value::Object(_) | Value::Array(_) if !is_leaf => {
+            let before = out.len();
+            places(value, &field.fields, pointer, out);
+            if out.len() == before {
+                out.push(Place { pointer: pointer.to_owned(), field });
+            }
+        }
+        _ => out.push(Place { pointer: pointer.to_owned(), field }),
+    }
+}
+
+/// Other values for a field, the last of them nothing at all.
+fn variants(value: &Value, field: &Field) -> Vec<Option<Value>> {
+    let mut out = Vec::new();
+    match value {
+        Value::Bool(flag) => out.push(json!(!flag)),
+        Value::Number(number) => out.extend(number.as_u64().map(|n| json!(n + 1))),
+        Value::String(text) => {
+            out.extend(field.allowed.iter().filter(|other| *other != text).map(|other| json!(other)));
+            if let Ok(bytes) = text.parse::<Bytes>() {
+                out.push(json!(Bytes::new(bytes.get() * 2).to_string()));
+            }
+            out.push(json!(format!("{text}x")));
+            if let Some(last) = text.chars().last().filter(char::is_ascii_digit) {
+                out.push(json!(format!(
+                    "{}{}",
+                    &text[..text.len() - 1],
+                    if last == '1' { '2' } else { '1' }
+                )));
+            }
+        }
+        _ => {}
+    }
+    out.into_iter().map(Some).chain([None]).collect()
+}
+
+fn replaced(documents: &[Value], index: usize, pointer: &str, new: Option<&Value>) -> Vec<Value> {
+    let mut documents = documents.to_vec();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let key = key.replace("~1", "/").replace("~0", "~");
+    match (documents[index].pointer_mut(parent).unwrap(), new) {
+        (Value::Object(map), Some(value)) => drop(map.insert(key, value.clone())),
+        (Value::Object(map), None) => drop(map.remove(&key)),
+        (Value::Array(list), Some(value)) => list[key.parse::<usize>().unwrap()] = value.clone(),
+        (Value::Array(list), None) => drop(list.remove(key.parse().unwrap())),
+        _ => unreachable!("a place is in an object or a list"),
+    }
+    documents
+}
+
+fn has_effect(fixture: &Fixture, index: usize, place: &Place<'_>) -> bool {
+    let value = fixture.documents[index].pointer(&place.pointer).unwrap();
+    fixture.before.names(&place.field.name, None)
+        || variants(value, place.field).iter().any(|variant| {
+            let after = outcome(&replaced(&fixture.documents, index, &place.pointer, variant.as_ref()));
+            (!after.failed && after.objects != fixture.before.objects)
+                || after.records_a_policy(&fixture.before)
+                || after.names(&place.field.name, Some(&fixture.before))
         })
 }
 
-fn name_of(path: &str) -> &str {
-    path.trim_end_matches("[]")
-        .trim_end_matches(".*")
-        .trim_end_matches("[]")
-        .rsplit('.')
-        .next()
-        .unwrap_or(path)
+fn leaf_fields(kind: &KindInfo) -> Vec<Field> {
+    let top = fields((kind.schema)());
+    top.iter().flat_map(Field::flatten).filter(|field| field.fields.is_empty()).cloned().collect()
+}
+
+fn is(field: &Field, treatment: Treatment) -> bool {
+    field.treatment.as_ref().is_some_and(|(of_field, _)| *of_field == treatment)
 }
 
 #[test]
 fn every_field_has_an_effect_or_a_diagnostic() {
-    let all = kinds();
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fields");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let mut covered: BTreeSet<(Dialect, &str, String)> = BTreeSet::new();
+    let (all, fixtures) = (kinds(), fixtures());
+    let mut covered = BTreeSet::new();
     let mut dead = Vec::new();
-    for file in files {
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&file).unwrap();
-        let mut diagnostics = Diagnostics::new();
-        let documents: Vec<Value> =
-            parse(FileId(0), &text, &mut diagnostics).iter().map(|d| untyped(&d.root)).collect();
-        assert!(!diagnostics.has_errors(), "{name} is no YAML");
-        let before = outcome(&documents);
-        assert!(!before.failed, "{name} has errors: {:#?}", before.messages);
-        for (index, document) in documents.iter().enumerate() {
+    for fixture in &fixtures {
+        for (index, document) in fixture.documents.iter().enumerate() {
             let kind = kind_of(document, &all);
-            let top = fields((kind.schema)());
-            let table: Vec<&Field> = top.iter().flat_map(Field::flatten).collect();
+            let table = fields((kind.schema)());
             let mut found = Vec::new();
-            leaves(document, "", "", &table, &mut found);
-            for leaf in found {
-                let field = table.iter().find(|field| {
-                    field.path == leaf.path
-                        || field.path.trim_end_matches("[]").trim_end_matches(".*")
-                            == leaf.path.trim_end_matches("[]").trim_end_matches(".*")
-                });
-                if let Some(field) = field {
-                    covered.insert((kind.dialect, kind.kind, field.path.clone()));
-                }
-                if matches!(leaf.path.as_str(), "apiVersion" | "kind")
-                    || leaf.path.ends_with(".apiVersion")
-                    || leaf.path.ends_with(".kind")
-                {
-                    continue;
-                }
-                let value = document.pointer(&leaf.pointer).unwrap();
-                let mut alive = before.messages.iter().any(|(path, message)| {
-                    path.contains(name_of(&leaf.path))
-                        || message.contains(&format!("`{}`", name_of(&leaf.path)))
-                });
-                for variant in variants(value, field.copied()) {
-                    if alive {
-                        break;
-                    }
-                    let after = outcome(&replace(&documents, index, &leaf.pointer, variant.as_ref()));
-                    let said = after.messages.difference(&before.messages).any(|(path, message)| {
-                        path.contains(name_of(&leaf.path)) || message.contains(name_of(&leaf.path))
-                    });
-                    let changed = !after.failed && after.objects != before.objects;
-                    let recorded =
-                        !after.failed && after.record != before.record && is_policy(&before, &after);
-                    alive = said || changed || recorded;
-                }
-                if !alive {
-                    dead.push(format!("{name}: {} {}", kind.kind, leaf.path));
+            places(document, &table, "", &mut found);
+            for place in &found {
+                covered.insert((kind.dialect, kind.kind, place.field.path.clone()));
+                if !has_effect(fixture, index, place) {
+                    dead.push(format!("{}: {} {}", fixture.name, kind.kind, place.field.path));
                 }
             }
         }
     }
     let mut missing = Vec::new();
     for kind in &all {
-        let top = fields((kind.schema)());
-        for field in top.iter().flat_map(Field::flatten).filter(|field| field.fields.is_empty()) {
-            let ignored = matches!(field.treatment, Some((Treatment::Ignored, _)));
-            if !ignored && !covered.contains(&(kind.dialect, kind.kind, field.path.clone())) {
+        for field in leaf_fields(kind) {
+            let elsewhere = is(&field, Treatment::Ignored) || is(&field, Treatment::Refused);
+            if !elsewhere && !covered.contains(&(kind.dialect, kind.kind, field.path.clone())) {
                 missing.push(format!("{} {} {}", kind.dialect.as_str(), kind.kind, field.path));
             }
         }
     }
     assert!(
         dead.is_empty() && missing.is_empty(),
-        "without effect:\n{}\n\nin no manifest:\n{}",
+        "{} without effect:\n{}\n\n{} in no manifest:\n{}",
+        dead.len(),
         dead.join("\n"),
+        missing.len(),
         missing.join("\n")
     );
+}
+
+/// Puts a value at a field into every document that has its parent, and says whether it was named.
+fn is_named_when_given(
+    field: &Field,
+    kind: &KindInfo,
+    fixtures: &[Fixture],
+    all: &[KindInfo],
+    value: &Value,
+) -> Option<bool> {
+    let parent =
+        field.path.trim_end_matches(['[', ']', '.', '*']).rsplit_once('.').map_or("", |(parent, _)| parent);
+    let mut tried = None;
+    for fixture in fixtures {
+        for (index, document) in fixture.documents.iter().enumerate() {
+            let of = kind_of(document, all);
+            if (of.dialect, of.kind) != (kind.dialect, kind.kind) {
+                continue;
+            }
+            // The first item of every list on the way will do.
+            let pointer = parent
+                .split('.')
+                .filter(|segment| !segment.is_empty())
+                .map(|segment| format!("/{}", segment.replace("[]", "/0")));
+            let pointer: String = pointer.collect();
+            if document.pointer(&pointer).is_some_and(Value::is_object) {
+                let given =
+                    replaced(&fixture.documents, index, &format!("{pointer}/{}", field.name), Some(value));
+                tried =
+                    Some(tried.unwrap_or(false) || outcome(&given).names(&field.name, Some(&fixture.before)));
+            }
+        }
+        if tried == Some(true) {
+            break;
+        }
+    }
+    tried
+}
+
+#[test]
+fn every_field_that_is_ignored_or_refused_is_named() {
+    let (all, fixtures) = (kinds(), fixtures());
+    let values = [
+        json!("x"),
+        json!(true),
+        json!(1),
+        json!({}),
+        json!(["x"]),
+        json!({ "x": "y" }),
+        json!([{ "name": "x" }]),
+    ];
+    let mut silent = Vec::new();
+    for kind in &all {
+        for field in leaf_fields(kind) {
+            let refused = is(&field, Treatment::Refused);
+            if !refused && !is(&field, Treatment::Ignored) {
+                continue;
+            }
+            let values = if refused { &values[..] } else { &values[..1] };
+            let named: Vec<Option<bool>> = values
+                .iter()
+                .map(|value| is_named_when_given(&field, kind, &fixtures, &all, value))
+                .collect();
+            if !named.contains(&Some(true)) {
+                silent.push(format!("{} {} {} {named:?}", kind.dialect.as_str(), kind.kind, field.path));
+            }
+        }
+    }
+    assert!(silent.is_empty(), "{} never named:\n{}", silent.len(), silent.join("\n"));
 }
 
 #[test]
 fn every_field_of_a_foreign_dialect_says_what_trellis_does_with_it() {
     let mut silent = Vec::new();
     for kind in kinds().into_iter().filter(|kind| kind.dialect != Dialect::Trellis) {
-        let top = fields((kind.schema)());
-        for field in top.iter().flat_map(Field::flatten).filter(|field| field.fields.is_empty()) {
+        for field in leaf_fields(&kind) {
             let documented = field.treatment.as_ref().is_some_and(|(_, what)| !what.is_empty());
             if !documented || field.about.is_empty() {
                 silent.push(format!("{} {} {}", kind.dialect.as_str(), kind.kind, field.path));

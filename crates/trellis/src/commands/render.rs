@@ -46,7 +46,7 @@ impl Render {
             let rendered = trellis_platform_kubevirt::render(&estate);
             read.report(rendered.problems);
             if !no_record {
-                objects.extend(estate.clusters.iter().map(|cluster| record(cluster, &estate)));
+                objects.extend(estate.clusters.iter().map(|cluster| record(cluster, &read.estate)));
             }
             objects.extend(rendered.objects.iter().map(trellis_platform_kubevirt::Object::to_json));
         }
