@@ -4,12 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use trellis_api::common::{IntOrText, Metadata};
+use trellis_api::kkp::{LabelOperator, LabelSelector};
 use trellis_model::access::SshKey;
-use trellis_model::names::{LabelKey, LabelValue, NamespaceName};
-use trellis_model::network::{Address, Dns, DnsOption, DnsPolicy, NodeTaint};
-use trellis_model::placement::TaintEffect;
+use trellis_model::cluster::{CloudController, ClusterSpec, Maintenance, Platform};
+use trellis_model::image::Image;
+use trellis_model::machine::{
+    Architecture, DEFAULT_STOP_GRACE_SECONDS, Devices, Eviction, Firmware, MachineTemplate, Shape, UserData,
+};
+use trellis_model::names::{ClusterName, LabelKey, LabelValue, NamespaceName};
+use trellis_model::network::{Address, Dns, DnsOption, DnsPolicy, Networking, NodeTaint};
+use trellis_model::placement::{Placement, TaintEffect};
+use trellis_model::pool::Autoscaling;
 use trellis_model::quantity::Count;
-use trellis_model::volume::AccessMode;
+use trellis_model::volume::{AccessMode, RootDisk};
+use trellis_model::{Cluster, Subject};
 
 use crate::diagnostic::Severity;
 use crate::path::FieldPath;
@@ -39,6 +47,69 @@ impl At<String> {
     /// The value unless it is empty, which in most fields means that nothing is said.
     pub(crate) fn filled(self) -> Option<Self> {
         (!self.value.is_empty()).then_some(self)
+    }
+}
+
+/// A cluster or pool while it is read.
+pub(crate) struct Reader<'cx, 'reading> {
+    /// The document.
+    pub(crate) cx: &'cx mut Cx<'reading>,
+    /// The cluster or pool.
+    pub(crate) subject: Subject,
+}
+
+impl Reader<'_, '_> {
+    /// Remembers where a part of it was read.
+    pub(crate) fn origin(&mut self, model_path: &str, at: &FieldPath) {
+        self.cx.origin(&self.subject, model_path, at);
+    }
+
+    /// Reads a text that was read at a field as a value of the model, and remembers where.
+    pub(crate) fn parse<T>(&mut self, model_path: &str, text: Option<&At<String>>) -> Option<T>
+    where
+        T: std::str::FromStr,
+        T::Err: std::fmt::Display,
+    {
+        let text = text.filter(|text| !text.value.is_empty())?;
+        self.origin(model_path, &text.at);
+        self.cx.parse(&text.at, &text.value)
+    }
+}
+
+/// A cluster of which nothing is known but its name and platform.
+pub(crate) fn cluster(name: ClusterName, platform: Platform) -> Cluster {
+    let spec = ClusterSpec {
+        platform,
+        version: None,
+        base_domain: None,
+        network: Networking::default(),
+        ssh_keys: BTreeSet::new(),
+        flavors: BTreeMap::new(),
+        cloud_controller: CloudController::default(),
+        maintenance: Maintenance::default(),
+    };
+    Cluster { name, namespace: None, spec }
+}
+
+/// A machine of which nothing is known but its shape, its image and its root disk.
+pub(crate) fn template(shape: Shape, image: Image, root_disk: RootDisk) -> MachineTemplate {
+    MachineTemplate {
+        shape,
+        preference: None,
+        image,
+        root_disk,
+        data_disks: Vec::new(),
+        nics: Vec::new(),
+        placement: Placement::default(),
+        devices: Devices::default(),
+        dns: Dns::default(),
+        eviction: Eviction::default(),
+        firmware: Firmware::default(),
+        architecture: Architecture::default(),
+        user_data: UserData::default(),
+        ssh_keys: BTreeSet::new(),
+        stop_grace_seconds: DEFAULT_STOP_GRACE_SECONDS,
+        ovirt: None,
     }
 }
 
@@ -202,9 +273,8 @@ pub(crate) fn choose<T: Copy>(cx: &mut Cx<'_>, at: &FieldPath, text: &str, words
             false => write!(listed, "{gap}`{word}`"),
         };
     }
-    let close = |word: &str| strsim::jaro_winkler(&word.to_lowercase(), &text.to_lowercase());
-    let guess = words.iter().map(|(word, _)| *word).max_by(|a, b| close(a).total_cmp(&close(b)));
-    let help = match guess.filter(|word| close(word) > 0.75) {
+    let names: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
+    let help = match crate::suggest::closest(text, &names) {
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("write one of {listed}"),
     };
@@ -217,6 +287,63 @@ pub(crate) fn truth(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<bool>
     choose(cx, at, text, &[("true", true), ("false", false)])
 }
 
+/// The autoscaler's bounds, which stand in annotations.
+pub(crate) fn autoscaling(
+    cx: &mut Cx<'_>,
+    metadata: &Metadata,
+    min_key: &str,
+    max_key: &str,
+) -> Option<Autoscaling> {
+    let at = FieldPath::root().join("metadata.annotations");
+    let mut bound = |key: &str| {
+        let text = metadata.annotations.get(key)?;
+        cx.parse::<u32>(&at.child(key), text)
+    };
+    match (bound(min_key), bound(max_key)) {
+        (Some(min), Some(max)) => Some(Autoscaling { min, max }),
+        (None, None) => None,
+        (min, _) => {
+            let (given, missing) =
+                if min.is_some() { (min_key, max_key) } else { (max_key, min_key) };
+            if !metadata.annotations.contains_key(missing) {
+                let message = "the autoscaler needs both of its bounds, so this one is not used";
+                cx.warning("not-used", &at.child(given), message, &format!("add the annotation {missing}"));
+            }
+            None
+        }
+    }
+}
+
+/// Checks that a selector selects the machines it is for.
+pub(crate) fn check_selector(cx: &mut Cx<'_>, selector: &LabelSelector, labels: &BTreeMap<String, String>) {
+    let at = FieldPath::root().join("spec.selector");
+    if selector.match_labels.is_empty() && selector.match_expressions.is_empty() {
+        let message = "missing field `selector`: which machines belong to this";
+        cx.error("missing-field", &at, message, "add `selector.matchLabels` with labels of the template");
+    }
+    for (key, value) in &selector.match_labels {
+        if labels.get(key) != Some(value) {
+            let message = format!("the template has no label `{key}: {value}`, so its machines are not selected");
+            let help = format!("add `{key}: {value}` to the labels of the template");
+            cx.error("selector-mismatch", &at.child("matchLabels").child(key), message, &help);
+        }
+    }
+    for (index, rule) in selector.match_expressions.iter().enumerate() {
+        let value = labels.get(&rule.key);
+        let holds = match rule.operator {
+            LabelOperator::In => value.is_some_and(|value| rule.values.contains(value)),
+            LabelOperator::NotIn => value.is_none_or(|value| !rule.values.contains(value)),
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+        };
+        if !holds {
+            let message = format!("the label `{}` of the template does not keep this rule", rule.key);
+            let at = at.child("matchExpressions").index(index);
+            cx.error("selector-mismatch", &at, message, "make the selector match the labels of the template");
+        }
+    }
+}
+
 /// A value as JSON. The types that are written hold nothing that JSON cannot.
 pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
@@ -224,18 +351,13 @@ pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> serde_json::Value {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Reading a text with one dialect only, for tests beside the code.
+    //! Reading a text and looking at what was said, for tests beside the code.
 
     use serde_json::Value;
     use trellis_model::Estate;
 
-    use crate::check::check;
     use crate::diagnostic::{Diagnostics, Severity};
-    use crate::kinds::Kind;
-    use crate::parse::parse;
-    use crate::path::FieldPath;
-    use crate::reading::{DocumentId, Reading};
-    use crate::source::{FileId, SourceMap};
+    use crate::source::SourceMap;
 
     /// What came of reading a text.
     pub(crate) struct Outcome {
@@ -244,40 +366,12 @@ pub(crate) mod testing {
         pub(crate) sources: SourceMap,
     }
 
-    /// Reads a text: parse, check, decode, map, validate.
-    pub(crate) fn read<O>(
-        text: &str,
-        kinds: &[Kind<O>],
-        map: fn(Vec<(DocumentId, O)>, &mut Reading),
-    ) -> Outcome {
+    /// Reads a text.
+    pub(crate) fn read(text: &str) -> Outcome {
         let mut sources = SourceMap::new();
-        let file = sources.add("test.yaml", text);
-        let mut diagnostics = Diagnostics::new();
-        let documents = parse(file, text, &mut diagnostics);
-        let mut reading = Reading::new(documents, diagnostics);
-        let mut objects = Vec::new();
-        for index in 0..reading.documents.len() {
-            let root = &reading.documents[index].root;
-            let word = |key| root.get(key).and_then(crate::tree::Node::as_text).unwrap_or("InstallConfig").to_owned();
-            let kind = kinds
-                .iter()
-                .find(|kind| kind.kind == word("kind") && kind.api_version == word("apiVersion"))
-                .expect("a kind of this dialect");
-            let before = reading.diagnostics.count(Severity::Error);
-            let root = root.clone();
-            let value = check((kind.schema)(), &root, FileId(0), &FieldPath::root(), &mut reading.diagnostics);
-            if reading.diagnostics.count(Severity::Error) > before {
-                continue;
-            }
-            let id = DocumentId(index);
-            objects.extend((kind.decode)(&mut reading.within(id), value).map(|object| (id, object)));
-        }
-        map(objects, &mut reading);
-        let problems = trellis_model::validate::validate(&reading.estate);
-        reading.report(problems);
-        let mut diagnostics = reading.diagnostics;
-        diagnostics.sort();
-        Outcome { estate: reading.estate.sorted(), diagnostics, sources }
+        sources.add("test.yaml", text);
+        let read = crate::read::read(&sources);
+        Outcome { estate: read.estate, diagnostics: read.diagnostics, sources }
     }
 
     impl Outcome {

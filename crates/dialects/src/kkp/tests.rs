@@ -13,14 +13,14 @@ use trellis_model::quantity::{Bytes, Count, MilliCpu};
 use trellis_model::volume::{AccessMode, StorageRequest};
 use trellis_model::{Estate, Pool};
 
-use super::{KINDS, read, write};
+use super::write;
 use crate::shared::testing::{self, Outcome};
 
-const SEED: &str = include_str!("tests/seed-003.yaml");
-const NESTED: &str = include_str!("tests/nested.yaml");
+const SEED: &str = include_str!("../../tests/fixtures/kkp-seed-003.yaml");
+const NESTED: &str = include_str!("../../tests/fixtures/kkp-nested.yaml");
 
 fn read_text(text: &str) -> Outcome {
-    testing::read(text, KINDS, read)
+    testing::read(text)
 }
 
 /// Reads the nested example after some texts in it were replaced.
@@ -131,6 +131,13 @@ fn today_s_generation_is_read() {
         outcome.said(),
         ["notice blank-disks 56", "notice location-scheduled 59", "notice kube-ovn-subnet 66"]
     );
+}
+
+#[test]
+fn names_around_a_subnet_are_warned_about() {
+    let outcome = edited(&[("# Only the subnet matters here.", "name: net"), ("# The same goes for the VPC.", "name: v")]);
+    outcome.clean();
+    assert_eq!(outcome.said_of("warning"), ["warning not-used 62", "warning not-used 64"]);
 }
 
 #[test]

@@ -1,17 +1,14 @@
 //! The cluster a pool belongs to. No document describes it, so it is made up from what its pools say.
 
-use std::collections::BTreeMap;
-
 use trellis_api::common::Metadata;
-use trellis_model::cluster::{CloudController, ClusterSpec, Credentials, KubevirtPlatform, Maintenance, Platform};
+use trellis_model::cluster::{Credentials, KubevirtPlatform, Platform};
 use trellis_model::names::{ClusterName, NamespaceName};
-use trellis_model::network::Networking;
-use trellis_model::{Cluster, Subject};
+use trellis_model::Subject;
 
 use super::generations::Settings;
 use crate::path::FieldPath;
 use crate::reading::Cx;
-use crate::shared::At;
+use crate::shared::{At, cluster};
 
 /// Labels that name the cluster of a machine, the best first.
 const CLUSTER_LABELS: &[&str] = &["system/cluster", "kubermatic.k8c.io/cluster-id", "cluster.x-k8s.io/cluster-name"];
@@ -56,7 +53,7 @@ pub(super) fn join(
 ) {
     let subject = Subject::Cluster(name.clone());
     if cx.estate().cluster(name).is_none() {
-        let cluster = cluster(name.clone());
+        let cluster = cluster(name.clone(), Platform::Kubevirt(KubevirtPlatform::default()));
         cx.estate().clusters.push(cluster);
         cx.origin(&subject, "", &FieldPath::root());
     }
@@ -105,19 +102,4 @@ fn platform<'cx>(cx: &'cx mut Cx<'_>, name: &ClusterName) -> Option<&'cx mut Kub
         Platform::Kubevirt(platform) => Some(platform),
         Platform::Ovirt(_) => None,
     }
-}
-
-/// A cluster of which nothing is known but its name.
-fn cluster(name: ClusterName) -> Cluster {
-    let spec = ClusterSpec {
-        platform: Platform::Kubevirt(KubevirtPlatform::default()),
-        version: None,
-        base_domain: None,
-        network: Networking::default(),
-        ssh_keys: std::collections::BTreeSet::new(),
-        flavors: BTreeMap::new(),
-        cloud_controller: CloudController::default(),
-        maintenance: Maintenance::default(),
-    };
-    Cluster { name, namespace: None, spec }
 }

@@ -5,11 +5,10 @@ use trellis_model::image::OperatingSystem;
 use trellis_model::machine::UserData;
 use trellis_model::network::{Binding, InterfaceAddress, Nic, NicNetwork, PodNetwork, StaticAddresses};
 
-use super::Reader;
 use crate::diagnostic::Severity;
 use crate::path::FieldPath;
 use crate::reading::Cx;
-use crate::shared::{address, addresses};
+use crate::shared::{address, addresses, Reader};
 
 /// Whether the machine is on a platform Trellis reads.
 pub(super) fn is_kubevirt(cx: &mut Cx<'_>, at: &FieldPath, config: &ProviderConfig) -> bool {

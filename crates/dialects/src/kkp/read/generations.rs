@@ -228,7 +228,7 @@ fn nested_settings(cx: &mut Cx<'_>, at: &FieldPath, spec: &CloudProviderSpec) ->
         dns_policy: filled(cx, vm_at.child("dnsPolicy"), vm.dns_policy.as_ref()),
         dns_config: at_key(&vm_at, "dnsConfig", vm.dns_config.as_ref()),
         location: at_key(&vm_at, "location", vm.location.as_ref()),
-        subnet: subnet(&vm_at, &vm),
+        subnet: subnet(cx, &vm_at, &vm),
         multi_queue: filled(cx, vm_at.child("enableNetworkMultiQueue"), vm.enable_network_multi_queue.as_ref()),
         eviction: at_key(&vm_at, "evictionStrategy", vm.eviction_strategy.as_ref()),
         together: text(cx, affinity_at.child("podAffinityPreset"), affinity.pod_affinity_preset.as_ref()),
@@ -248,9 +248,19 @@ fn flavor(cx: &mut Cx<'_>, vm_at: &FieldPath, vm: &VirtualMachine) -> Option<At<
     filled(cx, at.child("name"), flavor.name.as_ref())
 }
 
-fn subnet(vm_at: &FieldPath, vm: &VirtualMachine) -> Option<At<String>> {
-    let name = vm.provider_network.as_ref()?.vpc.as_ref()?.subnet.as_ref()?.name.clone()?;
-    At::new(vm_at.join("providerNetwork.vpc.subnet.name"), name).filled()
+fn subnet(cx: &mut Cx<'_>, vm_at: &FieldPath, vm: &VirtualMachine) -> Option<At<String>> {
+    let at = vm_at.child("providerNetwork");
+    let network = vm.provider_network.as_ref()?;
+    let vpc = network.vpc.as_ref();
+    let names = [(at.child("name"), network.name.as_ref()), (at.join("vpc.name"), vpc.and_then(|vpc| vpc.name.as_ref()))];
+    for (at, name) in names {
+        if name.is_some_and(|name| !name.is_empty()) {
+            let message = "only the subnet matters to Kube-OVN, so this name is not used";
+            cx.warning("not-used", &at, message, "keep only `vpc.subnet.name`");
+        }
+    }
+    let name = vpc?.subnet.as_ref()?.name.clone()?;
+    At::new(at.join("vpc.subnet.name"), name).filled()
 }
 
 fn further_disks(

@@ -9,10 +9,9 @@ use trellis_model::names::DeviceName;
 use trellis_model::quantity::Bytes;
 use trellis_model::volume::{AccessMode, DataDisk, DiskDevice, RootDisk, Storage, StorageRequest};
 
-use super::Reader;
 use super::generations::{Disk, Generation, Image as ImageSettings, Settings};
 use crate::diagnostic::Severity;
-use crate::shared::{ACCESS_MODES, At, choose};
+use crate::shared::{ACCESS_MODES, At, choose, Reader};
 
 /// What an image is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 
 use trellis_model::placement::{HostRule, Locality, Placement, Preset, Spread, Strength};
 
-use super::Reader;
 use super::generations::{HostPreset, Settings, Spread as SpreadSettings};
-use crate::shared::{At, choose};
+use crate::shared::{At, choose, Reader};
 
 const PRESETS: &[(&str, Preset)] = &[("", Preset::None), ("soft", Preset::Soft), ("hard", Preset::Hard)];
 const UNSATISFIABLE: &[(&str, Strength)] = &[("ScheduleAnyway", Strength::Soft), ("DoNotSchedule", Strength::Hard)];

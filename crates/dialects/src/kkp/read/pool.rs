@@ -4,24 +4,21 @@ use std::collections::BTreeMap;
 
 use trellis_api::common::Metadata;
 use trellis_api::kkp::cloud::{CloudProviderSpec, EvictionStrategy};
-use trellis_api::kkp::{
-    LabelOperator, LabelSelector, Machine, MachineDeployment, MachineSet, MachineSpec, Strategy,
-};
-use trellis_model::machine::{
-    Architecture, DEFAULT_STOP_GRACE_SECONDS, Devices, Eviction, Firmware, MachineTemplate,
-};
+use trellis_api::kkp::{Machine, MachineDeployment, MachineSet, MachineSpec, Strategy};
+use trellis_model::machine::{Devices, Eviction, MachineTemplate};
 use trellis_model::network::Dns;
 use trellis_model::names::LabelKey;
-use trellis_model::pool::{Autoscaling, PoolSpec, UpdatePolicy, UpdateStrategy};
+use trellis_model::pool::{PoolSpec, UpdatePolicy, UpdateStrategy};
 use trellis_model::{Pool, Subject};
 
 use super::generations::{Generation, Settings};
 use super::super::{AUTOSCALER_MAX, AUTOSCALER_MIN, OVN_SUBNET};
-use super::{Reader, cluster, envelope, generations, image, kubeconfig, placement, shape};
+use super::{cluster, envelope, generations, image, kubeconfig, placement, shape};
 use crate::path::FieldPath;
 use crate::reading::Cx;
 use crate::shared::{
-    DNS_POLICIES, annotations, choose, count, dns, labels, object_name, object_namespace, ssh_keys, taint,
+    DNS_POLICIES, Reader, annotations, autoscaling, check_selector, choose, count, dns, labels, object_name,
+    object_namespace, ssh_keys, taint, template as bare_template,
 };
 
 /// The machines of a document.
@@ -46,7 +43,7 @@ pub(super) fn deployment(cx: &mut Cx<'_>, deployment: &MachineDeployment) {
     };
     let Some(mut pool) = pool(cx, &source) else { return };
     pool.spec.replicas = spec.replicas.unwrap_or(1);
-    pool.spec.autoscaling = autoscaling(cx, &deployment.metadata);
+    pool.spec.autoscaling = autoscaling(cx, &deployment.metadata, AUTOSCALER_MIN, AUTOSCALER_MAX);
     let defaults = UpdatePolicy::default();
     let (max_surge, max_unavailable) = rolling(cx, spec.strategy.as_ref());
     pool.spec.update = UpdatePolicy {
@@ -194,27 +191,20 @@ fn template(
     if let Some(eviction) = &settings.eviction {
         reader.origin("template.eviction", &eviction.at);
     }
-    Some(MachineTemplate {
-        shape,
-        preference,
-        image,
-        root_disk: root_disk?,
-        data_disks,
-        nics,
-        placement,
-        devices,
-        dns,
-        eviction: match settings.eviction.as_ref().map(|eviction| eviction.value) {
-            Some(EvictionStrategy::LiveMigrate) => Eviction::LiveMigrate,
-            Some(EvictionStrategy::External) | None => Eviction::External,
-        },
-        firmware: Firmware::default(),
-        architecture: Architecture::default(),
-        user_data,
-        ssh_keys,
-        stop_grace_seconds: DEFAULT_STOP_GRACE_SECONDS,
-        ovirt: None,
-    })
+    let mut template = bare_template(shape, image, root_disk?);
+    template.preference = preference;
+    template.data_disks = data_disks;
+    template.nics = nics;
+    template.placement = placement;
+    template.devices = devices;
+    template.dns = dns;
+    template.eviction = match settings.eviction.as_ref().map(|eviction| eviction.value) {
+        Some(EvictionStrategy::LiveMigrate) => Eviction::LiveMigrate,
+        Some(EvictionStrategy::External) | None => Eviction::External,
+    };
+    template.user_data = user_data;
+    template.ssh_keys = ssh_keys;
+    Some(template)
 }
 
 fn devices(reader: &mut Reader<'_, '_>, settings: &Settings) -> Devices {
@@ -285,56 +275,4 @@ fn rolling(
     let surge = rolling.max_surge.as_ref().and_then(|value| count(cx, &at.child("maxSurge"), value));
     let unavailable = rolling.max_unavailable.as_ref().and_then(|value| count(cx, &at.child("maxUnavailable"), value));
     (surge, unavailable)
-}
-
-/// The autoscaler's bounds, which stand in annotations.
-fn autoscaling(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<Autoscaling> {
-    let at = FieldPath::root().join("metadata.annotations");
-    let mut bound = |key: &str| {
-        let text = metadata.annotations.get(key)?;
-        cx.parse::<u32>(&at.child(key), text)
-    };
-    match (bound(AUTOSCALER_MIN), bound(AUTOSCALER_MAX)) {
-        (Some(min), Some(max)) => Some(Autoscaling { min, max }),
-        (None, None) => None,
-        (min, _) => {
-            let (given, missing) =
-                if min.is_some() { (AUTOSCALER_MIN, AUTOSCALER_MAX) } else { (AUTOSCALER_MAX, AUTOSCALER_MIN) };
-            if !metadata.annotations.contains_key(missing) {
-                let message = "the autoscaler needs both of its bounds, so this one is not used";
-                cx.warning("not-used", &at.child(given), message, &format!("add the annotation {missing}"));
-            }
-            None
-        }
-    }
-}
-
-/// Checks that a selector selects the machines it is for.
-fn check_selector(cx: &mut Cx<'_>, selector: &LabelSelector, labels: &BTreeMap<String, String>) {
-    let at = FieldPath::root().join("spec.selector");
-    if selector.match_labels.is_empty() && selector.match_expressions.is_empty() {
-        let message = "missing field `selector`: which machines belong to this";
-        cx.error("missing-field", &at, message, "add `selector.matchLabels` with labels of the template");
-    }
-    for (key, value) in &selector.match_labels {
-        if labels.get(key) != Some(value) {
-            let message = format!("the template has no label `{key}: {value}`, so its machines are not selected");
-            let help = format!("add `{key}: {value}` to the labels of the template");
-            cx.error("selector-mismatch", &at.child("matchLabels").child(key), message, &help);
-        }
-    }
-    for (index, rule) in selector.match_expressions.iter().enumerate() {
-        let value = labels.get(&rule.key);
-        let holds = match rule.operator {
-            LabelOperator::In => value.is_some_and(|value| rule.values.contains(value)),
-            LabelOperator::NotIn => value.is_none_or(|value| !rule.values.contains(value)),
-            LabelOperator::Exists => value.is_some(),
-            LabelOperator::DoesNotExist => value.is_none(),
-        };
-        if !holds {
-            let message = format!("the label `{}` of the template does not keep this rule", rule.key);
-            let at = at.child("matchExpressions").index(index);
-            cx.error("selector-mismatch", &at, message, "make the selector match the labels of the template");
-        }
-    }
 }

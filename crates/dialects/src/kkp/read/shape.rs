@@ -8,9 +8,8 @@ use trellis_model::machine::{Compute, Cpu, InfraScope, InfraShape, Memory, Shape
 use trellis_model::names::FlavorName;
 use trellis_model::quantity::{Bytes, MilliCpu};
 
-use super::Reader;
 use super::generations::Settings;
-use crate::shared::{At, choose};
+use crate::shared::{At, choose, Reader};
 
 const INSTANCETYPES: &[(&str, InfraScope)] = &[
     ("VirtualMachineInstancetype", InfraScope::Namespace),
