@@ -1,7 +1,6 @@
 //! Small pieces of reading that several dialects need: names, labels, taints, keys, choices.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use trellis_api::common::{IntOrText, Metadata};
 use trellis_api::kkp::{LabelOperator, LabelSelector};
@@ -125,7 +124,12 @@ pub(crate) fn object_name(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<At<Str
         cx.notice("generated-name", &at, format!("names are derived, so this is named `{name}`"), "");
         return Some(At::new(at, name));
     }
-    cx.error("missing-field", &at.child("name"), "missing field `name`: the object's name", "add `metadata.name`");
+    cx.error(
+        "missing-field",
+        &at.child("name"),
+        "missing field `name`: the object's name",
+        "add `metadata.name`",
+    );
     None
 }
 
@@ -265,14 +269,9 @@ pub(crate) fn choose<T: Copy>(cx: &mut Cx<'_>, at: &FieldPath, text: &str, words
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
         return Some(*value);
     }
-    let mut listed = String::new();
-    for (index, (word, _)) in words.iter().enumerate() {
-        let gap = if index == 0 { "" } else { ", " };
-        let _ = match word.is_empty() {
-            true => write!(listed, "{gap}an empty text"),
-            false => write!(listed, "{gap}`{word}`"),
-        };
-    }
+    let quoted = |word: &str| if word.is_empty() { "an empty text".to_owned() } else { format!("`{word}`") };
+    let listed: Vec<String> = words.iter().map(|(word, _)| quoted(word)).collect();
+    let listed = listed.join(", ");
     let names: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
     let help = match crate::suggest::closest(text, &names) {
         Some(word) => format!("did you mean `{word}`?"),
@@ -303,8 +302,7 @@ pub(crate) fn autoscaling(
         (Some(min), Some(max)) => Some(Autoscaling { min, max }),
         (None, None) => None,
         (min, _) => {
-            let (given, missing) =
-                if min.is_some() { (min_key, max_key) } else { (max_key, min_key) };
+            let (given, missing) = if min.is_some() { (min_key, max_key) } else { (max_key, min_key) };
             if !metadata.annotations.contains_key(missing) {
                 let message = "the autoscaler needs both of its bounds, so this one is not used";
                 cx.warning("not-used", &at.child(given), message, &format!("add the annotation {missing}"));
@@ -323,7 +321,8 @@ pub(crate) fn check_selector(cx: &mut Cx<'_>, selector: &LabelSelector, labels: 
     }
     for (key, value) in &selector.match_labels {
         if labels.get(key) != Some(value) {
-            let message = format!("the template has no label `{key}: {value}`, so its machines are not selected");
+            let message =
+                format!("the template has no label `{key}: {value}`, so its machines are not selected");
             let help = format!("add `{key}: {value}` to the labels of the template");
             cx.error("selector-mismatch", &at.child("matchLabels").child(key), message, &help);
         }

@@ -62,7 +62,10 @@ fn the_manifest_of_the_proposal_is_read_exactly_as_printed() {
     assert_eq!(pool.spec.node_labels.len(), 2);
     let template = &pool.spec.template;
     let Shape::Custom(compute) = &template.shape else { panic!("{:?}", template.shape) };
-    assert_eq!((compute.cpu.request, compute.cpu.limit), (Some(MilliCpu::whole(1)), Some(MilliCpu::whole(1))));
+    assert_eq!(
+        (compute.cpu.request, compute.cpu.limit),
+        (Some(MilliCpu::whole(1)), Some(MilliCpu::whole(1)))
+    );
     assert_eq!(compute.cpu.topology, None);
     assert_eq!((compute.memory.request, compute.memory.limit), (Some(Bytes::gibi(2)), Some(Bytes::gibi(2))));
     assert_eq!(template.image.os, OperatingSystem::Centos);
@@ -79,7 +82,10 @@ fn the_manifest_of_the_proposal_is_read_exactly_as_printed() {
     assert_eq!(template.placement.avoided_hosts, template.placement.wanted_hosts);
     assert!(!template.devices.network_multi_queue && template.nics.is_empty());
     let key = template.ssh_keys.first().unwrap().as_str();
-    assert!(key.starts_with("ssh-rsa AAAAB3") && key.ends_with("== helenedurand@Helenes-MacBook-Pro.local"), "{key}");
+    assert!(
+        key.starts_with("ssh-rsa AAAAB3") && key.ends_with("== helenedurand@Helenes-MacBook-Pro.local"),
+        "{key}"
+    );
 
     assert_eq!(outcome.said(), ["warning empty-kubeconfig 48", "warning placement-contradiction 63"]);
 }
@@ -112,8 +118,13 @@ fn today_s_generation_is_read() {
     let subnet = "ovn.kubernetes.io/logical_switch".parse().unwrap();
     assert_eq!(pool.spec.machine_annotations[&subnet], "sub");
     let template = &pool.spec.template;
-    let Some(ImageSource::Registry(registry)) = &template.image.source else { panic!("{:?}", template.image) };
-    assert_eq!((registry.url.as_str(), registry.pull_method), ("docker://quay.io/images/ubuntu:24.04", PullMethod::Node));
+    let Some(ImageSource::Registry(registry)) = &template.image.source else {
+        panic!("{:?}", template.image)
+    };
+    assert_eq!(
+        (registry.url.as_str(), registry.pull_method),
+        ("docker://quay.io/images/ubuntu:24.04", PullMethod::Node)
+    );
     assert!(template.devices.network_multi_queue && template.user_data.upgrade_packages);
     assert_eq!(template.eviction, Eviction::LiveMigrate);
     assert_eq!(template.root_disk.storage.request, StorageRequest::Profile);
@@ -135,7 +146,10 @@ fn today_s_generation_is_read() {
 
 #[test]
 fn names_around_a_subnet_are_warned_about() {
-    let outcome = edited(&[("# Only the subnet matters here.", "name: net"), ("# The same goes for the VPC.", "name: v")]);
+    let outcome = edited(&[
+        ("# Only the subnet matters here.", "name: net"),
+        ("# The same goes for the VPC.", "name: v"),
+    ]);
     outcome.clean();
     assert_eq!(outcome.said_of("warning"), ["warning not-used 62", "warning not-used 64"]);
 }
@@ -143,7 +157,8 @@ fn names_around_a_subnet_are_warned_about() {
 #[test]
 fn a_flavor_of_the_catalogue_is_used_and_another_is_warned_about() {
     let known = "virtualMachine:\n              flavor: {name: standard-4, profile: x}";
-    let outcome = edited(&[("virtualMachine:", known), ("                cpus: 2\n                memory: 4Gi\n", "")]);
+    let outcome =
+        edited(&[("virtualMachine:", known), ("                cpus: 2\n                memory: 4Gi\n", "")]);
     let shape = &only_pool(outcome.clean()).spec.template.shape;
     assert!(matches!(shape, Shape::Flavor(name) if name.as_str() == "standard-4"), "{shape:?}");
     assert_eq!(outcome.said_of("warning"), ["warning not-used 47"]);
@@ -182,7 +197,8 @@ fn virtual_cpus_are_cores_without_a_request() {
 #[test]
 fn every_form_of_image_is_understood() {
     let image = |address: &str| {
-        let outcome = edited(&[("osImage: docker://quay.io/images/ubuntu:24.04", &format!("osImage: {address}"))]);
+        let outcome =
+            edited(&[("osImage: docker://quay.io/images/ubuntu:24.04", &format!("osImage: {address}"))]);
         let source = only_pool(outcome.clean()).spec.template.image.source.clone();
         serde_json::to_string(&source).unwrap()
     };
@@ -195,7 +211,9 @@ fn every_form_of_image_is_understood() {
         r#"{"registry":{"url":"docker://x/y"}}"#
     );
     assert_eq!(
-        image("https://x/y\n                  dataVolumeSecretRef: s\n                  extraHeaders: ['A: b:c']"),
+        image(
+            "https://x/y\n                  dataVolumeSecretRef: s\n                  extraHeaders: ['A: b:c']"
+        ),
         r#"{"http":{"url":"https://x/y","secret":"s","headers":{"A":"b:c"}}}"#
     );
     assert_eq!(
@@ -206,7 +224,10 @@ fn every_form_of_image_is_understood() {
 
 #[test]
 fn settings_may_be_wrapped_and_the_secret_goes_first() {
-    let outcome = edited(&[("cpus: 2", "cpus: {value: 500m}"), ("key: kubeconfig", "key: kubeconfig\n                value: abc")]);
+    let outcome = edited(&[
+        ("cpus: 2", "cpus: {value: 500m}"),
+        ("key: kubeconfig", "key: kubeconfig\n                value: abc"),
+    ]);
     let Shape::Custom(compute) = &only_pool(outcome.clean()).spec.template.shape else { panic!() };
     assert_eq!(compute.cpu.limit, Some(MilliCpu::new(500)));
     assert!(platform(&outcome.estate).credentials.is_some());
@@ -227,9 +248,15 @@ fn secrets_are_never_shown() {
     let secret = "operatingSystem: ubuntu\n          overwriteCloudConfig: '#cloud-config hunter2'";
     let outcome = edited(&[
         ("operatingSystem: ubuntu", secret),
-        ("kubeconfig:\n                secretKeyRef:\n                  namespace: infra\n                  name: access\n                  key: kubeconfig", "kubeconfig: hunter2"),
+        (
+            "kubeconfig:\n                secretKeyRef:\n                  namespace: infra\n                  name: access\n                  key: kubeconfig",
+            "kubeconfig: hunter2",
+        ),
     ]);
-    assert_eq!(only_pool(outcome.clean()).spec.template.user_data.inline.as_deref(), Some("#cloud-config hunter2"));
+    assert_eq!(
+        only_pool(outcome.clean()).spec.template.user_data.inline.as_deref(),
+        Some("#cloud-config hunter2")
+    );
     let inline = outcome.diagnostics.iter().find(|d| d.code == "inline-kubeconfig").unwrap();
     assert!(inline.sensitive);
     assert!(!format!("{:?}", outcome.diagnostics).contains("hunter2"));
@@ -237,16 +264,29 @@ fn secrets_are_never_shown() {
 
 #[test]
 fn sets_and_machines_are_pools_that_are_left_alone() {
-    let set = NESTED
-        .replace("kind: MachineDeployment", "kind: MachineSet")
-        .replace("  strategy:\n    rollingUpdate:\n      maxSurge: 25%\n      maxUnavailable: 1\n", "  deletePolicy: Oldest\n  minReadySeconds: 7\n");
+    let set = NESTED.replace("kind: MachineDeployment", "kind: MachineSet").replace(
+        "  strategy:\n    rollingUpdate:\n      maxSurge: 25%\n      maxUnavailable: 1\n",
+        "  deletePolicy: Oldest\n  minReadySeconds: 7\n",
+    );
     let outcome = read_text(&set);
     let pool = only_pool(outcome.clean());
-    assert_eq!((pool.spec.update.strategy, pool.spec.delete_policy), (UpdateStrategy::OnDelete, DeletePolicy::Oldest));
+    assert_eq!(
+        (pool.spec.update.strategy, pool.spec.delete_policy),
+        (UpdateStrategy::OnDelete, DeletePolicy::Oldest)
+    );
     assert_eq!((pool.spec.update.min_ready_seconds, pool.spec.replicas, pool.spec.autoscaling), (7, 3, None));
 
-    let template: String = NESTED.split("    spec:\n").nth(1).unwrap().lines().map(|line| format!("{}\n", &line[4..])).collect();
-    let machine = format!("apiVersion: cluster.k8s.io/v1alpha1\nkind: Machine\nmetadata:\n  name: one\nspec:\n{template}");
+    let template = NESTED
+        .split("    spec:\n")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .map(|line| &line[4..])
+        .collect::<Vec<_>>()
+        .join("\n");
+    let machine = format!(
+        "apiVersion: cluster.k8s.io/v1alpha1\nkind: Machine\nmetadata:\n  name: one\nspec:\n{template}"
+    );
     let outcome = read_text(&machine);
     let pool = only_pool(outcome.clean());
     assert_eq!(pool.spec.machine_name.as_ref().unwrap().as_str(), "one");
@@ -274,6 +314,9 @@ fn pools_of_one_cluster_share_its_namespace() {
     let two = format!("{SEED}---\n{}", SEED.replace("q5bwjq", "second"));
     let outcome = read_text(&two);
     assert_eq!((outcome.clean().clusters.len(), outcome.estate.pools.len()), (1, 2));
-    let two = format!("{SEED}---\n{}", SEED.replace("q5bwjq", "second").replace("namespace: default", "namespace: other"));
+    let two = format!(
+        "{SEED}---\n{}",
+        SEED.replace("q5bwjq", "second").replace("namespace: default", "namespace: other")
+    );
     assert_eq!(read_text(&two).said_of("error").len(), 1);
 }

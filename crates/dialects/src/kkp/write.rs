@@ -5,9 +5,9 @@ mod cloud;
 use serde_json::Value;
 use trellis_api::common::Metadata;
 use trellis_api::kkp::{
-    API_VERSION, LabelSelector, Machine, MachineDeployment, MachineDeploymentSpec, MachineSet, MachineSetSpec,
-    MachineSpec, MachineTemplate, Network, NetworkDns, OperatingSystemSpec, ProviderConfig, ProviderSpec,
-    RollingUpdate, Strategy, StrategyKind, Taint, Versions,
+    API_VERSION, LabelSelector, Machine, MachineDeployment, MachineDeploymentSpec, MachineSet,
+    MachineSetSpec, MachineSpec, MachineTemplate, Network, NetworkDns, OperatingSystemSpec, ProviderConfig,
+    ProviderSpec, RollingUpdate, Strategy, StrategyKind, Taint, Versions,
 };
 use trellis_model::cluster::Platform;
 use trellis_model::network::{Binding, Nic, NicNetwork, StaticAddresses};
@@ -80,7 +80,10 @@ fn deployment(pool: &Pool) -> MachineDeployment {
             min_ready_seconds: unless(update.min_ready_seconds, defaults.min_ready_seconds),
             revision_history_limit: unless(update.history_limit, defaults.history_limit),
             paused: unless(update.paused, false),
-            progress_deadline_seconds: unless(update.progress_deadline_seconds, defaults.progress_deadline_seconds),
+            progress_deadline_seconds: unless(
+                update.progress_deadline_seconds,
+                defaults.progress_deadline_seconds,
+            ),
         },
         ..MachineDeployment::default()
     }
@@ -103,7 +106,7 @@ fn set(pool: &Pool) -> MachineSet {
     }
 }
 
-fn unless<T: PartialEq>(value: T, default: T) -> Option<T> {
+fn unless<T: PartialEq + Copy>(value: T, default: T) -> Option<T> {
     (value != default).then_some(value)
 }
 
@@ -176,7 +179,9 @@ fn taint(taint: &trellis_model::network::NodeTaint) -> Taint {
 /// The addresses of the one interface this API can describe: a bridge to the pod network.
 fn static_addresses(nics: &[Nic]) -> Option<&StaticAddresses> {
     match nics {
-        [nic] if matches!(nic.network, NicNetwork::Pod(_)) && nic.binding == Binding::Bridge => nic.addresses.as_ref(),
+        [nic] if matches!(nic.network, NicNetwork::Pod(_)) && nic.binding == Binding::Bridge => {
+            nic.addresses.as_ref()
+        }
         _ => None,
     }
 }

@@ -95,11 +95,16 @@ fn an_install_config_on_kubevirt_is_a_cluster_with_pools() {
 
 #[test]
 fn an_install_config_that_says_little_gets_the_installer_s_values() {
-    let outcome = read("apiVersion: v1\nmetadata: {name: x}\nbaseDomain: svc.cluster.local\nplatform: {kubevirt: {namespace: x}}\n");
+    let outcome = read(
+        "apiVersion: v1\nmetadata: {name: x}\nbaseDomain: svc.cluster.local\nplatform: {kubevirt: {namespace: x}}\n",
+    );
     let estate = outcome.clean();
     let network = &estate.clusters[0].spec.network;
     assert!(network.uses_pod_network() && network.machine_networks.is_empty() && network.api_vips.is_empty());
-    assert_eq!((network.pods[0].cidr.to_string(), network.pods[0].node_prefix), ("10.128.0.0/14".to_owned(), Some(23)));
+    assert_eq!(
+        (network.pods[0].cidr.to_string(), network.pods[0].node_prefix),
+        ("10.128.0.0/14".to_owned(), Some(23))
+    );
     assert_eq!(network.services[0].to_string(), "172.30.0.0/16");
     for name in ["master", "worker"] {
         let pool = pool(estate, name);
@@ -126,7 +131,9 @@ fn every_binding_and_access_mode_is_understood() {
         let outcome = edited(KUBEVIRT, &[("Method: SRIOV", &format!("Method: {word}"))]);
         assert_eq!(outcome.clean().clusters[0].spec.network.machine_networks[0].binding, binding, "{word}");
     }
-    for (word, mode) in [("ReadWriteMany", AccessMode::ReadWriteMany), ("ReadOnlyMany", AccessMode::ReadOnlyMany)] {
+    for (word, mode) in
+        [("ReadWriteMany", AccessMode::ReadWriteMany), ("ReadOnlyMany", AccessMode::ReadOnlyMany)]
+    {
         let outcome = edited(KUBEVIRT, &[("AccessMode: ReadWriteOnce", &format!("AccessMode: {word}"))]);
         let Platform::Kubevirt(platform) = &outcome.clean().clusters[0].spec.platform else { panic!() };
         assert_eq!(platform.storage.access_mode, Some(mode));
@@ -141,8 +148,14 @@ fn old_names_of_networks_are_understood_and_warned_about() {
     let outcome = read(&text);
     let network = &outcome.clean().clusters[0].spec.network;
     assert_eq!(network.plugin, Some(NetworkPlugin::OpenshiftSdn));
-    assert_eq!((network.pods[0].cidr.to_string(), network.pods[0].node_prefix), ("10.1.0.0/16".to_owned(), Some(23)));
-    assert_eq!((network.services[0].to_string(), network.nodes[0].to_string()), ("172.16.0.0/16".to_owned(), "192.168.1.0/24".to_owned()));
+    assert_eq!(
+        (network.pods[0].cidr.to_string(), network.pods[0].node_prefix),
+        ("10.1.0.0/16".to_owned(), Some(23))
+    );
+    assert_eq!(
+        (network.services[0].to_string(), network.nodes[0].to_string()),
+        ("172.16.0.0/16".to_owned(), "192.168.1.0/24".to_owned())
+    );
     let warned = outcome.said_of("warning deprecated-field");
     assert_eq!(warned.len(), 5, "{warned:?}");
 }
@@ -154,7 +167,8 @@ fn an_install_config_on_ovirt_is_a_cluster_with_pools() {
     let platform = ovirt(estate);
     assert_eq!(platform.cluster_id.as_str(), "11111111-2222-3333-4444-555555555555");
     assert_eq!((platform.network_name.as_str(), platform.vnic_profile_id.is_some()), ("net", true));
-    let groups: Vec<_> = platform.affinity_groups.iter().map(|g| (g.name.as_str(), g.priority, g.enforcing)).collect();
+    let groups: Vec<_> =
+        platform.affinity_groups.iter().map(|g| (g.name.as_str(), g.priority, g.enforcing)).collect();
     assert_eq!(groups, [("compute", 3, true), ("controlplane", 5, true)]);
     let master = pool(estate, "master");
     let topology = compute(master).cpu.topology.unwrap();
@@ -166,14 +180,23 @@ fn an_install_config_on_ovirt_is_a_cluster_with_pools() {
     assert_eq!(master.spec.template.root_disk.size, Bytes::gibi(150));
     let worker = machine(pool(estate, "worker"));
     assert!(worker.instance_type_id.is_some() && worker.resize_and_pin);
-    assert_eq!((worker.clone_disks, worker.sparse, worker.format), (Some(false), Some(true), Some(OvirtDiskFormat::Cow)));
+    assert_eq!(
+        (worker.clone_disks, worker.sparse, worker.format),
+        (Some(false), Some(true), Some(OvirtDiskFormat::Cow))
+    );
     assert_eq!(worker.vm_type, OvirtVmType::Desktop);
     assert_eq!(compute(pool(estate, "worker")).cpu.topology, None);
 }
 
 #[test]
 fn ovirt_has_values_of_its_own_when_nothing_is_said() {
-    let platform = OVIRT.split("platform:\n  ovirt:").nth(1).unwrap().split("    defaultMachinePlatform").next().unwrap();
+    let platform = OVIRT
+        .split("platform:\n  ovirt:")
+        .nth(1)
+        .unwrap()
+        .split("    defaultMachinePlatform")
+        .next()
+        .unwrap();
     let bare = format!("apiVersion: v1\nmetadata: {{name: x}}\nplatform:\n  ovirt:{platform}");
     let outcome = read(&bare);
     let estate = outcome.clean();
@@ -181,14 +204,19 @@ fn ovirt_has_values_of_its_own_when_nothing_is_said() {
     assert_eq!(compute(worker).cpu.guest_cpus(), Some(4));
     assert_eq!(compute(worker).memory.guest, Some(Bytes::mebi(16348)));
     assert_eq!(worker.spec.template.root_disk.size, Bytes::gibi(120));
-    assert_eq!((machine(worker).vm_type, machine(worker).affinity_groups.as_slice()), (OvirtVmType::Server, &["compute".to_owned()][..]));
+    assert_eq!(
+        (machine(worker).vm_type, machine(worker).affinity_groups.as_slice()),
+        (OvirtVmType::Server, &["compute".to_owned()][..])
+    );
 
     let outcome = read(&format!("{bare}    affinityGroups: []\n    loadBalancer: {{type: UserManaged}}\n"));
     let estate = outcome.clean();
     assert!(ovirt(estate).affinity_groups.is_empty() && ovirt(estate).user_managed_load_balancer);
     assert!(machine(pool(estate, "master")).affinity_groups.is_empty());
 
-    let old = bare.replace("api_vips: [10.0.0.5]", "api_vip: 10.0.0.5").replace("ingress_vips: [10.0.0.6]", "ingress_vip: 10.0.0.6");
+    let old = bare
+        .replace("api_vips: [10.0.0.5]", "api_vip: 10.0.0.5")
+        .replace("ingress_vips: [10.0.0.6]", "ingress_vip: 10.0.0.6");
     let outcome = read(&old);
     assert_eq!(outcome.clean().clusters[0].spec.network.api_vips.len(), 1);
     assert_eq!(outcome.said_of("warning deprecated-field").len(), 2);
@@ -201,14 +229,27 @@ fn a_machine_set_on_kubevirt_is_a_pool_that_is_left_alone() {
     let pool = pool(estate, "demo-worker-0");
     assert_eq!((pool.spec.cluster.as_str(), pool.spec.role, pool.spec.replicas), ("demo", Role::Worker, 2));
     assert_eq!(pool.spec.autoscaling, Some(Autoscaling { min: 1, max: 4 }));
-    assert_eq!((pool.spec.update.strategy, pool.spec.delete_policy), (UpdateStrategy::OnDelete, DeletePolicy::Newest));
-    assert_eq!((pool.spec.machine_labels.len(), pool.spec.node_labels.len(), pool.spec.node_taints.len()), (1, 1, 1));
+    assert_eq!(
+        (pool.spec.update.strategy, pool.spec.delete_policy),
+        (UpdateStrategy::OnDelete, DeletePolicy::Newest)
+    );
+    assert_eq!(
+        (pool.spec.machine_labels.len(), pool.spec.node_labels.len(), pool.spec.node_taints.len()),
+        (1, 1, 1)
+    );
     let template = &pool.spec.template;
-    assert!(matches!(&template.image.source, Some(ImageSource::Pvc(pvc)) if pvc.name.as_str() == "demo-source-pvc"));
+    assert!(
+        matches!(&template.image.source, Some(ImageSource::Pvc(pvc)) if pvc.name.as_str() == "demo-source-pvc")
+    );
     assert_eq!(template.user_data.secret.as_ref().unwrap().as_str(), "worker-user-data");
-    assert_eq!((template.root_disk.size, template.root_disk.storage.access_mode), (Bytes::gibi(35), Some(AccessMode::ReadWriteMany)));
+    assert_eq!(
+        (template.root_disk.size, template.root_disk.storage.access_mode),
+        (Bytes::gibi(35), Some(AccessMode::ReadWriteMany))
+    );
     assert_eq!(compute(pool).memory.request, Some(Bytes::new(8_000_000_000)));
-    assert!(matches!(&template.nics[0].network, NicNetwork::Shared(shared) if shared.name.as_str() == "mynet"));
+    assert!(
+        matches!(&template.nics[0].network, NicNetwork::Shared(shared) if shared.name.as_str() == "mynet")
+    );
     assert_eq!(template.nics[0].binding, Binding::Sriov);
     assert!(outcome.said().contains(&"warning cluster-not-here 1".to_owned()), "{:?}", outcome.said());
 }
@@ -219,7 +260,10 @@ fn a_machine_set_beside_its_cluster_says_nothing_twice() {
     let template = &pool(outcome.clean(), "demo-worker-0").spec.template;
     assert!(template.nics.is_empty());
     assert_eq!(template.root_disk.storage.access_mode, Some(AccessMode::ReadWriteMany));
-    let outcome = read(&format!("{KUBEVIRT}---\n{KUBEVIRT_SET}").replace("AccessMode: ReadWriteOnce", "AccessMode: ReadWriteMany"));
+    let outcome = read(
+        &format!("{KUBEVIRT}---\n{KUBEVIRT_SET}")
+            .replace("AccessMode: ReadWriteOnce", "AccessMode: ReadWriteMany"),
+    );
     assert_eq!(pool(outcome.clean(), "demo-worker-0").spec.template.root_disk.storage.access_mode, None);
 }
 
@@ -228,13 +272,19 @@ fn a_machine_on_ovirt_is_a_pool_of_one() {
     let outcome = read(OVIRT_MACHINE);
     let estate = outcome.clean();
     let pool = pool(estate, "demo-master-0");
-    assert_eq!((pool.spec.role, pool.spec.machine_name.as_ref().unwrap().as_str()), (Role::ControlPlane, "demo-master-0"));
+    assert_eq!(
+        (pool.spec.role, pool.spec.machine_name.as_ref().unwrap().as_str()),
+        (Role::ControlPlane, "demo-master-0")
+    );
     assert!(pool.spec.machine_labels.is_empty());
     let template = &pool.spec.template;
     assert!(matches!(&template.image.source, Some(ImageSource::OvirtTemplate(name)) if name == "demo-rhcos"));
     let ovirt = machine(pool);
     assert_eq!(ovirt.guaranteed_memory, Some(Bytes::gibi(8)));
-    assert_eq!((ovirt.clone_disks, ovirt.sparse, ovirt.format), (Some(true), Some(false), Some(OvirtDiskFormat::Raw)));
+    assert_eq!(
+        (ovirt.clone_disks, ovirt.sparse, ovirt.format),
+        (Some(true), Some(false), Some(OvirtDiskFormat::Raw))
+    );
     assert!(ovirt.cluster_id.is_some() && ovirt.storage_domain_id.is_some() && ovirt.credentials.is_some());
     assert_eq!(compute(pool).memory.hugepages, Some(HugepageSize::Gibi1));
     assert!(matches!(template.nics[0].network, NicNetwork::OvirtProfile(_)));

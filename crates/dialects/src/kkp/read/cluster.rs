@@ -1,9 +1,9 @@
 //! The cluster a pool belongs to. No document describes it, so it is made up from what its pools say.
 
 use trellis_api::common::Metadata;
+use trellis_model::Subject;
 use trellis_model::cluster::{Credentials, KubevirtPlatform, Platform};
 use trellis_model::names::{ClusterName, NamespaceName};
-use trellis_model::Subject;
 
 use super::generations::Settings;
 use crate::path::FieldPath;
@@ -11,7 +11,8 @@ use crate::reading::Cx;
 use crate::shared::{At, cluster};
 
 /// Labels that name the cluster of a machine, the best first.
-const CLUSTER_LABELS: &[&str] = &["system/cluster", "kubermatic.k8c.io/cluster-id", "cluster.x-k8s.io/cluster-name"];
+const CLUSTER_LABELS: &[&str] =
+    &["system/cluster", "kubermatic.k8c.io/cluster-id", "cluster.x-k8s.io/cluster-name"];
 
 /// The namespace all machine objects of a KKP user cluster are in, which therefore says nothing.
 const COMMON_NAMESPACE: &str = "kube-system";
@@ -35,7 +36,9 @@ pub(super) fn name(
     }
     let at = FieldPath::root().child("metadata");
     let (at, name) = match metadata.namespace.as_deref() {
-        Some(namespace) if !namespace.is_empty() && namespace != COMMON_NAMESPACE => (at.child("namespace"), namespace),
+        Some(namespace) if !namespace.is_empty() && namespace != COMMON_NAMESPACE => {
+            (at.child("namespace"), namespace)
+        }
         _ => (at, "default"),
     };
     let message = format!("nothing says which cluster this belongs to, so it is taken for `{name}`");
@@ -63,34 +66,29 @@ pub(super) fn join(
         cx.error("platform-conflict", &FieldPath::root(), message, help);
         return;
     };
-    let (known_namespace, known_credentials) = (platform.namespace.clone(), platform.credentials.clone());
+    let known_namespace = platform.namespace.clone();
+    let known_credentials = platform.credentials.clone();
     if let Some(namespace) = namespace {
-        match known_namespace.filter(|known| *known != namespace.value) {
-            Some(known) => {
-                let message = format!(
-                    "another pool of cluster {name} is in the namespace `{known}`; a cluster is in one namespace"
-                );
-                cx.error("namespace-conflict", &namespace.at, message, "use one namespace, or two clusters");
-            }
-            None => {
-                cx.origin(&subject, "platform.kubevirt.namespace", &namespace.at);
-                if let Some(platform) = self::platform(cx, name) {
-                    platform.namespace = Some(namespace.value);
-                }
+        if let Some(known) = known_namespace.filter(|known| *known != namespace.value) {
+            let message = format!(
+                "another pool of cluster {name} is in the namespace `{known}`; a cluster is in one namespace"
+            );
+            cx.error("namespace-conflict", &namespace.at, message, "use one namespace, or two clusters");
+        } else {
+            cx.origin(&subject, "platform.kubevirt.namespace", &namespace.at);
+            if let Some(platform) = self::platform(cx, name) {
+                platform.namespace = Some(namespace.value);
             }
         }
     }
     if let Some(credentials) = credentials {
-        match known_credentials.filter(|known| *known != credentials.value) {
-            Some(_) => {
-                let message = format!("another pool of cluster {name} has its kubeconfig elsewhere");
-                cx.error("credentials-conflict", &credentials.at, message, "name one place for all pools");
-            }
-            None => {
-                cx.origin(&subject, "platform.kubevirt.credentials", &credentials.at);
-                if let Some(platform) = self::platform(cx, name) {
-                    platform.credentials = Some(credentials.value);
-                }
+        if known_credentials.is_some_and(|known| known != credentials.value) {
+            let message = format!("another pool of cluster {name} has its kubeconfig elsewhere");
+            cx.error("credentials-conflict", &credentials.at, message, "name one place for all pools");
+        } else {
+            cx.origin(&subject, "platform.kubevirt.credentials", &credentials.at);
+            if let Some(platform) = self::platform(cx, name) {
+                platform.credentials = Some(credentials.value);
             }
         }
     }

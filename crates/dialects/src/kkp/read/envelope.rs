@@ -8,7 +8,7 @@ use trellis_model::network::{Binding, InterfaceAddress, Nic, NicNetwork, PodNetw
 use crate::diagnostic::Severity;
 use crate::path::FieldPath;
 use crate::reading::Cx;
-use crate::shared::{address, addresses, Reader};
+use crate::shared::{Reader, address, addresses};
 
 /// Whether the machine is on a platform Trellis reads.
 pub(super) fn is_kubevirt(cx: &mut Cx<'_>, at: &FieldPath, config: &ProviderConfig) -> bool {
@@ -16,8 +16,14 @@ pub(super) fn is_kubevirt(cx: &mut Cx<'_>, at: &FieldPath, config: &ProviderConf
     match config.cloud_provider.as_deref() {
         Some("kubevirt") => return true,
         Some(other) => {
-            let message = format!("the machines are on `{other}`; of this API, Trellis reads machines on KubeVirt");
-            cx.error("unsupported-platform", &at, message, "write `cloudProvider: kubevirt`, or leave this document out");
+            let message =
+                format!("the machines are on `{other}`; of this API, Trellis reads machines on KubeVirt");
+            cx.error(
+                "unsupported-platform",
+                &at,
+                message,
+                "write `cloudProvider: kubevirt`, or leave this document out",
+            );
         }
         None => {
             let message = "missing field `cloudProvider`: the platform the machine is on";
@@ -56,7 +62,10 @@ pub(super) fn user_data(reader: &mut Reader<'_, '_>, at: &FieldPath, config: &Pr
             reader.cx.hidden(Severity::Notice, "ignored-field", &os_at.child(key), message, "");
         }
     }
-    let upgrade = config.operating_system_spec.as_ref().and_then(|spec: &OperatingSystemSpec| spec.dist_upgrade_on_boot);
+    let upgrade = config
+        .operating_system_spec
+        .as_ref()
+        .and_then(|spec: &OperatingSystemSpec| spec.dist_upgrade_on_boot);
     let inline = config.overwrite_cloud_config.clone().filter(|text| !text.is_empty());
     if inline.is_some() {
         reader.origin("template.userData", &at.child("overwriteCloudConfig"));
@@ -83,12 +92,17 @@ pub(super) fn nics(reader: &mut Reader<'_, '_>, at: &FieldPath, config: &Provide
     vec![nic]
 }
 
-fn static_addresses(reader: &mut Reader<'_, '_>, at: &FieldPath, network: &Network) -> Option<StaticAddresses> {
+fn static_addresses(
+    reader: &mut Reader<'_, '_>,
+    at: &FieldPath,
+    network: &Network,
+) -> Option<StaticAddresses> {
     let servers: &[String] = network.dns.as_ref().map_or(&[], |dns| &dns.servers);
     let gateway = network.gateway.as_deref().filter(|gateway| !gateway.is_empty());
     let Some(cidr) = network.cidr.as_deref().filter(|cidr| !cidr.is_empty()) else {
         if gateway.is_some() || !servers.is_empty() {
-            let message = "missing field `cidr`: the address of the first machine; without it the rest is not used";
+            let message =
+                "missing field `cidr`: the address of the first machine; without it the rest is not used";
             reader.cx.warning("not-used", &at.child("cidr"), message, "add `cidr`, for example 10.0.0.5/24");
         }
         return None;

@@ -124,7 +124,9 @@ pub(super) fn settings(cx: &mut Cx<'_>, at: &FieldPath, spec: &CloudProviderSpec
             );
             let help = match new {
                 Some(new) => format!("move `{key}` to `{new}`, or remove `{nested}` and all that is new"),
-                None => format!("remove `{key}`, which has no successor, or remove `{nested}` and all that is new"),
+                None => format!(
+                    "remove `{key}`, which has no successor, or remove `{nested}` and all that is new"
+                ),
             };
             cx.error("mixed-generations", &at.child(key), message, &help);
             None
@@ -143,7 +145,8 @@ fn at_key<T: Clone>(at: &FieldPath, key: &str, value: Option<&T>) -> Option<At<T
 }
 
 fn flat_settings(cx: &mut Cx<'_>, at: &FieldPath, spec: &CloudProviderSpec) -> Settings {
-    let avoided = if cx.has(&at.child("nodeAntiAffinity")) { "nodeAntiAffinity" } else { "nodeAntiAffinityPreset" };
+    let avoided =
+        if cx.has(&at.child("nodeAntiAffinity")) { "nodeAntiAffinity" } else { "nodeAntiAffinityPreset" };
     Settings {
         generation: Generation::Flat,
         at: at.clone(),
@@ -156,7 +159,10 @@ fn flat_settings(cx: &mut Cx<'_>, at: &FieldPath, spec: &CloudProviderSpec) -> S
         cpus: filled(cx, at.child("cpus"), spec.cpus.as_ref()),
         memory: filled(cx, at.child("memory"), spec.memory.as_ref()),
         cores: None,
-        image: Image { address: filled(cx, at.child("sourceURL"), spec.source_url.as_ref()), ..Image::default() },
+        image: Image {
+            address: filled(cx, at.child("sourceURL"), spec.source_url.as_ref()),
+            ..Image::default()
+        },
         root: Disk {
             at: at.clone(),
             size: filled(cx, at.child("pvcSize"), spec.pvc_size.as_ref()),
@@ -188,16 +194,24 @@ fn nested_settings(cx: &mut Cx<'_>, at: &FieldPath, spec: &CloudProviderSpec) ->
     let disk = template.primary_disk.clone().unwrap_or_default();
     let affinity = spec.affinity.clone().unwrap_or_default();
     let affinity_at = at.child("affinity");
-    if let Some(project) = text_if_known(cx, at.child("projectID"), spec.project_id.as_ref()).and_then(At::filled) {
+    if let Some(project) =
+        text_if_known(cx, at.child("projectID"), spec.project_id.as_ref()).and_then(At::filled)
+    {
         let message = "Trellis knows no projects, so this is not kept";
         cx.warning("not-used", &project.at, message, "put it in the labels of the template to keep it");
     }
-    let headers = (!disk.extra_headers.is_empty()).then(|| At::new(disk_at.child("extraHeaders"), disk.extra_headers));
+    let headers =
+        (!disk.extra_headers.is_empty()).then(|| At::new(disk_at.child("extraHeaders"), disk.extra_headers));
     Settings {
         generation: Generation::Nested,
         at: if spec.virtual_machine.is_some() { vm_at.clone() } else { at.clone() },
-        cluster_name: text_if_known(cx, at.child("clusterName"), spec.cluster_name.as_ref()).and_then(At::filled),
-        kubeconfig: at_key(&at.child("auth"), "kubeconfig", spec.auth.as_ref().and_then(|a| a.kubeconfig.as_ref())),
+        cluster_name: text_if_known(cx, at.child("clusterName"), spec.cluster_name.as_ref())
+            .and_then(At::filled),
+        kubeconfig: at_key(
+            &at.child("auth"),
+            "kubeconfig",
+            spec.auth.as_ref().and_then(|a| a.kubeconfig.as_ref()),
+        ),
         namespace: None,
         flavor: flavor(cx, &vm_at, &vm),
         instancetype: at_key(&vm_at, "instancetype", vm.instancetype.as_ref()),
@@ -215,7 +229,11 @@ fn nested_settings(cx: &mut Cx<'_>, at: &FieldPath, spec: &CloudProviderSpec) ->
             pull_method: filled(cx, disk_at.child("pullMethod"), disk.pull_method.as_ref()),
             secret: filled(cx, disk_at.child("dataVolumeSecretRef"), disk.data_volume_secret_ref.as_ref()),
             headers,
-            headers_secret: filled(cx, disk_at.child("extraHeadersSecretRef"), disk.extra_headers_secret_ref.as_ref()),
+            headers_secret: filled(
+                cx,
+                disk_at.child("extraHeadersSecretRef"),
+                disk.extra_headers_secret_ref.as_ref(),
+            ),
         },
         root: Disk {
             size: filled(cx, disk_at.child("size"), disk.size.as_ref()),
@@ -229,10 +247,18 @@ fn nested_settings(cx: &mut Cx<'_>, at: &FieldPath, spec: &CloudProviderSpec) ->
         dns_config: at_key(&vm_at, "dnsConfig", vm.dns_config.as_ref()),
         location: at_key(&vm_at, "location", vm.location.as_ref()),
         subnet: subnet(cx, &vm_at, &vm),
-        multi_queue: filled(cx, vm_at.child("enableNetworkMultiQueue"), vm.enable_network_multi_queue.as_ref()),
+        multi_queue: filled(
+            cx,
+            vm_at.child("enableNetworkMultiQueue"),
+            vm.enable_network_multi_queue.as_ref(),
+        ),
         eviction: at_key(&vm_at, "evictionStrategy", vm.eviction_strategy.as_ref()),
         together: text(cx, affinity_at.child("podAffinityPreset"), affinity.pod_affinity_preset.as_ref()),
-        apart: text(cx, affinity_at.child("podAntiAffinityPreset"), affinity.pod_anti_affinity_preset.as_ref()),
+        apart: text(
+            cx,
+            affinity_at.child("podAntiAffinityPreset"),
+            affinity.pod_anti_affinity_preset.as_ref(),
+        ),
         wanted: preset(cx, affinity_at.child("nodeAffinityPreset"), affinity.node_affinity_preset.as_ref()),
         avoided: None,
         spread: spread(cx, &at.child("topologySpreadConstraints"), spec),
@@ -243,7 +269,12 @@ fn flavor(cx: &mut Cx<'_>, vm_at: &FieldPath, vm: &VirtualMachine) -> Option<At<
     let at = vm_at.child("flavor");
     let flavor = vm.flavor.as_ref()?;
     if let Some(profile) = filled(cx, at.child("profile"), flavor.profile.as_ref()) {
-        cx.warning("not-used", &profile.at, "flavors have no profiles here, so this is not used", "remove `profile`");
+        cx.warning(
+            "not-used",
+            &profile.at,
+            "flavors have no profiles here, so this is not used",
+            "remove `profile`",
+        );
     }
     filled(cx, at.child("name"), flavor.name.as_ref())
 }
@@ -252,7 +283,10 @@ fn subnet(cx: &mut Cx<'_>, vm_at: &FieldPath, vm: &VirtualMachine) -> Option<At<
     let at = vm_at.child("providerNetwork");
     let network = vm.provider_network.as_ref()?;
     let vpc = network.vpc.as_ref();
-    let names = [(at.child("name"), network.name.as_ref()), (at.join("vpc.name"), vpc.and_then(|vpc| vpc.name.as_ref()))];
+    let names = [
+        (at.child("name"), network.name.as_ref()),
+        (at.join("vpc.name"), vpc.and_then(|vpc| vpc.name.as_ref())),
+    ];
     for (at, name) in names {
         if name.is_some_and(|name| !name.is_empty()) {
             let message = "only the subnet matters to Kube-OVN, so this name is not used";
@@ -300,7 +334,11 @@ fn spread(cx: &mut Cx<'_>, at: &FieldPath, spec: &CloudProviderSpec) -> Vec<Spre
         out.push(Spread {
             max_skew: filled(cx, at.child("maxSkew"), constraint.max_skew.as_ref()),
             key: filled(cx, at.child("topologyKey"), constraint.topology_key.as_ref()),
-            when_unsatisfiable: filled(cx, at.child("whenUnsatisfiable"), constraint.when_unsatisfiable.as_ref()),
+            when_unsatisfiable: filled(
+                cx,
+                at.child("whenUnsatisfiable"),
+                constraint.when_unsatisfiable.as_ref(),
+            ),
             at,
         });
     }

@@ -11,7 +11,7 @@ use trellis_model::volume::{AccessMode, DataDisk, DiskDevice, RootDisk, Storage,
 
 use super::generations::{Disk, Generation, Image as ImageSettings, Settings};
 use crate::diagnostic::Severity;
-use crate::shared::{ACCESS_MODES, At, choose, Reader};
+use crate::shared::{ACCESS_MODES, At, Reader, choose};
 
 /// What an image is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,15 +21,20 @@ enum Medium {
     Pvc,
 }
 
-const MEDIA: &[(&str, Medium)] = &[("http", Medium::Http), ("registry", Medium::Registry), ("pvc", Medium::Pvc)];
+const MEDIA: &[(&str, Medium)] =
+    &[("http", Medium::Http), ("registry", Medium::Registry), ("pvc", Medium::Pvc)];
 const PULL_METHODS: &[(&str, PullMethod)] = &[("node", PullMethod::Node), ("pod", PullMethod::Pod)];
-const TARGETS: &[(&str, StorageRequest)] = &[("pvc", StorageRequest::Claim), ("storage", StorageRequest::Profile)];
+const TARGETS: &[(&str, StorageRequest)] =
+    &[("pvc", StorageRequest::Claim), ("storage", StorageRequest::Profile)];
 
 /// The image.
 pub(super) fn image(reader: &mut Reader<'_, '_>, settings: &Settings, os: OperatingSystem) -> Image {
     let image = &settings.image;
     let source = source(reader, image);
-    reader.origin("template.image.source", image.address.as_ref().map_or(&settings.root.at, |address| &address.at));
+    reader.origin(
+        "template.image.source",
+        image.address.as_ref().map_or(&settings.root.at, |address| &address.at),
+    );
     Image { os, version: None, source, virtual_size: None, delivery: ImageDelivery::default() }
 }
 
@@ -129,15 +134,12 @@ fn read_headers(reader: &mut Reader<'_, '_>, headers: &At<Vec<String>>) -> BTree
     let mut out = BTreeMap::new();
     for (index, header) in headers.value.iter().enumerate() {
         let parts = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
-        match parts.filter(|(name, _)| !name.is_empty()) {
-            Some((name, value)) => {
-                out.insert(name.to_owned(), value.to_owned());
-            }
-            None => {
-                let at = headers.at.index(index);
-                let message = "a request header has a name, a colon and a value";
-                reader.cx.hidden(Severity::Error, "invalid-value", &at, message, "write `Name: value`");
-            }
+        if let Some((name, value)) = parts.filter(|(name, _)| !name.is_empty()) {
+            out.insert(name.to_owned(), value.to_owned());
+        } else {
+            let at = headers.at.index(index);
+            let message = "a request header has a name, a colon and a value";
+            reader.cx.hidden(Severity::Error, "invalid-value", &at, message, "write `Name: value`");
         }
     }
     out
@@ -169,7 +171,8 @@ pub(super) fn data_disks(reader: &mut Reader<'_, '_>, settings: &Settings) -> Ve
         }
     }
     if let Some(first) = settings.further.first() {
-        let message = "further disks start blank; the machine-controller writes the operating system on them too";
+        let message =
+            "further disks start blank; the machine-controller writes the operating system on them too";
         reader.cx.notice("blank-disks", &first.at, message, "");
     }
     out
@@ -179,7 +182,12 @@ fn size(reader: &mut Reader<'_, '_>, path: &str, disk: &Disk) -> Option<Bytes> {
     if disk.size.is_none() {
         let key = if disk.at.last_key() == Some("cloudProviderSpec") { "pvcSize" } else { "size" };
         let message = format!("missing field `{key}`: the size of the disk");
-        reader.cx.error("missing-field", &disk.at.child(key), message, &format!("add `{key}`, for example 20Gi"));
+        reader.cx.error(
+            "missing-field",
+            &disk.at.child(key),
+            message,
+            &format!("add `{key}`, for example 20Gi"),
+        );
     }
     reader.parse(&format!("{path}.size"), disk.size.as_ref())
 }

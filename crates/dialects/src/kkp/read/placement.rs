@@ -3,10 +3,11 @@
 use trellis_model::placement::{HostRule, Locality, Placement, Preset, Spread, Strength};
 
 use super::generations::{HostPreset, Settings, Spread as SpreadSettings};
-use crate::shared::{At, choose, Reader};
+use crate::shared::{At, Reader, choose};
 
 const PRESETS: &[(&str, Preset)] = &[("", Preset::None), ("soft", Preset::Soft), ("hard", Preset::Hard)];
-const UNSATISFIABLE: &[(&str, Strength)] = &[("ScheduleAnyway", Strength::Soft), ("DoNotSchedule", Strength::Hard)];
+const UNSATISFIABLE: &[(&str, Strength)] =
+    &[("ScheduleAnyway", Strength::Soft), ("DoNotSchedule", Strength::Hard)];
 
 /// The placement of the pool's machines.
 pub(super) fn placement(reader: &mut Reader<'_, '_>, settings: &Settings) -> Placement {
@@ -18,7 +19,11 @@ pub(super) fn placement(reader: &mut Reader<'_, '_>, settings: &Settings) -> Pla
         placement.apart = preset;
     }
     placement.wanted_hosts.extend(hosts(reader, "template.placement.wantedHosts", settings.wanted.as_ref()));
-    placement.avoided_hosts.extend(hosts(reader, "template.placement.avoidedHosts", settings.avoided.as_ref()));
+    placement.avoided_hosts.extend(hosts(
+        reader,
+        "template.placement.avoidedHosts",
+        settings.avoided.as_ref(),
+    ));
     location(reader, settings, &mut placement);
     if !settings.spread.is_empty() {
         reader.origin("template.placement.spread", &settings.spread[0].at);
@@ -54,7 +59,8 @@ fn hosts(reader: &mut Reader<'_, '_>, path: &str, preset: Option<&HostPreset>) -
 
 fn location(reader: &mut Reader<'_, '_>, settings: &Settings, placement: &mut Placement) {
     let Some(location) = &settings.location else { return };
-    let part = |key: &str, text: &Option<String>| text.clone().map(|text| At::new(location.at.child(key), text));
+    let part =
+        |key: &str, text: &Option<String>| text.clone().map(|text| At::new(location.at.child(key), text));
     let region = part("region", &location.value.region).and_then(At::filled);
     let zone = part("zone", &location.value.zone).and_then(At::filled);
     placement.region = reader.parse("template.placement.region", region.as_ref()).map(Locality::new);
@@ -67,7 +73,8 @@ fn location(reader: &mut Reader<'_, '_>, settings: &Settings, placement: &mut Pl
 
 fn spread(reader: &mut Reader<'_, '_>, constraint: &SpreadSettings) -> Option<Spread> {
     let Some(key) = &constraint.key else {
-        let message = "missing field `topologyKey`: the host label whose values are the places to spread over";
+        let message =
+            "missing field `topologyKey`: the host label whose values are the places to spread over";
         reader.cx.error("missing-field", &constraint.at.child("topologyKey"), message, "add `topologyKey`");
         return None;
     };

@@ -6,13 +6,13 @@ use trellis_api::common::Metadata;
 use trellis_api::kkp::cloud::{CloudProviderSpec, EvictionStrategy};
 use trellis_api::kkp::{Machine, MachineDeployment, MachineSet, MachineSpec, Strategy};
 use trellis_model::machine::{Devices, Eviction, MachineTemplate};
-use trellis_model::network::Dns;
 use trellis_model::names::LabelKey;
+use trellis_model::network::Dns;
 use trellis_model::pool::{PoolSpec, UpdatePolicy, UpdateStrategy};
 use trellis_model::{Pool, Subject};
 
-use super::generations::{Generation, Settings};
 use super::super::{AUTOSCALER_MAX, AUTOSCALER_MIN, OVN_SUBNET};
+use super::generations::{Generation, Settings};
 use super::{cluster, envelope, generations, image, kubeconfig, placement, shape};
 use crate::path::FieldPath;
 use crate::reading::Cx;
@@ -51,7 +51,9 @@ pub(super) fn deployment(cx: &mut Cx<'_>, deployment: &MachineDeployment) {
         max_surge: max_surge.unwrap_or(defaults.max_surge),
         max_unavailable: max_unavailable.unwrap_or(defaults.max_unavailable),
         min_ready_seconds: spec.min_ready_seconds.unwrap_or(defaults.min_ready_seconds),
-        progress_deadline_seconds: spec.progress_deadline_seconds.unwrap_or(defaults.progress_deadline_seconds),
+        progress_deadline_seconds: spec
+            .progress_deadline_seconds
+            .unwrap_or(defaults.progress_deadline_seconds),
         history_limit: spec.revision_history_limit.unwrap_or(defaults.history_limit),
         paused: spec.paused.unwrap_or_default(),
     };
@@ -137,7 +139,8 @@ fn pool(cx: &mut Cx<'_>, source: &Source<'_>) -> Option<Pool> {
 
     let access = kubeconfig::access(cx, settings.kubeconfig.as_ref());
     let infra = settings.namespace.as_ref();
-    let infra = infra.and_then(|text| Some(crate::shared::At::new(text.at.clone(), cx.parse(&text.at, &text.value)?)));
+    let infra = infra
+        .and_then(|text| Some(crate::shared::At::new(text.at.clone(), cx.parse(&text.at, &text.value)?)));
     cluster::join(cx, &cluster, infra.or(access.namespace), access.credentials);
 
     let mut reader = Reader { subject: Subject::Pool(cluster.clone(), Clone::clone(&name)), cx };
@@ -227,7 +230,8 @@ fn name_resolution(reader: &mut Reader<'_, '_>, settings: &Settings) -> Dns {
         reader.origin(&format!("template.dns.{key}"), &config.at.child(key));
     }
     let options = config.value.options.iter();
-    let options = options.map(|option| (option.name.clone(), option.value.as_ref().map(|value| value.0.clone())));
+    let options =
+        options.map(|option| (option.name.clone(), option.value.as_ref().map(|value| value.0.clone())));
     dns(reader.cx, policy, &config.at, &config.value.nameservers, &config.value.searches, options)
 }
 
@@ -235,7 +239,8 @@ fn subnet(reader: &mut Reader<'_, '_>, settings: &Settings, annotations: &mut BT
     let Some(subnet) = &settings.subnet else { return };
     let Some(key) = reader.cx.parse(&subnet.at, OVN_SUBNET) else { return };
     annotations.insert(key, subnet.value.clone());
-    let message = format!("the subnet becomes the annotation {OVN_SUBNET} of the machines, which Kube-OVN reads");
+    let message =
+        format!("the subnet becomes the annotation {OVN_SUBNET} of the machines, which Kube-OVN reads");
     reader.cx.notice("kube-ovn-subnet", &subnet.at, message, "");
 }
 
@@ -271,8 +276,11 @@ fn rolling(
     strategy: Option<&Strategy>,
 ) -> (Option<trellis_model::quantity::Count>, Option<trellis_model::quantity::Count>) {
     let at = FieldPath::root().join("spec.strategy.rollingUpdate");
-    let Some(rolling) = strategy.and_then(|strategy| strategy.rolling_update.as_ref()) else { return (None, None) };
+    let Some(rolling) = strategy.and_then(|strategy| strategy.rolling_update.as_ref()) else {
+        return (None, None);
+    };
     let surge = rolling.max_surge.as_ref().and_then(|value| count(cx, &at.child("maxSurge"), value));
-    let unavailable = rolling.max_unavailable.as_ref().and_then(|value| count(cx, &at.child("maxUnavailable"), value));
+    let unavailable =
+        rolling.max_unavailable.as_ref().and_then(|value| count(cx, &at.child("maxUnavailable"), value));
     (surge, unavailable)
 }

@@ -9,14 +9,16 @@ use trellis_model::names::FlavorName;
 use trellis_model::quantity::{Bytes, MilliCpu};
 
 use super::generations::Settings;
-use crate::shared::{At, choose, Reader};
+use crate::shared::{At, Reader, choose};
 
 const INSTANCETYPES: &[(&str, InfraScope)] = &[
     ("VirtualMachineInstancetype", InfraScope::Namespace),
     ("VirtualMachineClusterInstancetype", InfraScope::Cluster),
 ];
-const PREFERENCES: &[(&str, InfraScope)] =
-    &[("VirtualMachinePreference", InfraScope::Namespace), ("VirtualMachineClusterPreference", InfraScope::Cluster)];
+const PREFERENCES: &[(&str, InfraScope)] = &[
+    ("VirtualMachinePreference", InfraScope::Namespace),
+    ("VirtualMachineClusterPreference", InfraScope::Cluster),
+];
 
 /// The shape of the machine.
 pub(super) fn shape(reader: &mut Reader<'_, '_>, settings: &Settings) -> Shape {
@@ -71,14 +73,14 @@ fn infra_shape(
     if value.name.is_empty() {
         return None;
     }
-    let scope = match value.kind.as_deref().filter(|kind| !kind.is_empty()) {
-        Some(kind) => choose(reader.cx, &at.child("kind"), kind, kinds)?,
-        None => {
-            let message = format!("nothing says where `{}` lives, so the whole infra cluster's is taken", value.name);
-            let words: Vec<String> = kinds.iter().map(|(kind, _)| format!("`kind: {kind}`")).collect();
-            reader.cx.notice("scope-assumed", at, message, &format!("add {}", words.join(" or ")));
-            InfraScope::Cluster
-        }
+    let scope = if let Some(kind) = value.kind.as_deref().filter(|kind| !kind.is_empty()) {
+        choose(reader.cx, &at.child("kind"), kind, kinds)?
+    } else {
+        let message =
+            format!("nothing says where `{}` lives, so the whole infra cluster's is taken", value.name);
+        let words: Vec<String> = kinds.iter().map(|(kind, _)| format!("`kind: {kind}`")).collect();
+        reader.cx.notice("scope-assumed", at, message, &format!("add {}", words.join(" or ")));
+        InfraScope::Cluster
     };
     reader.origin(model_path, at);
     Some(InfraShape { name: reader.cx.parse(&at.child("name"), &value.name)?, scope })
@@ -104,7 +106,8 @@ fn compute(reader: &mut Reader<'_, '_>, settings: &Settings) -> Compute {
     if let Some(cores) = &settings.cores {
         reader.origin("template.shape.custom.cpu", &cores.at);
         let one = NonZeroU32::MIN;
-        cpu.topology = NonZeroU32::new(cores.value).map(|cores| Topology { sockets: one, cores, threads: one });
+        cpu.topology =
+            NonZeroU32::new(cores.value).map(|cores| Topology { sockets: one, cores, threads: one });
     } else {
         // What cannot be read was complained about; with a stand-in the rest can still be checked.
         let read = reader.parse("template.shape.custom.cpu", settings.cpus.as_ref());

@@ -53,7 +53,9 @@ fn reference(var: &ConfigVar) -> Option<&'static str> {
 /// Warns when more than one way to a value is given: a Secret goes before a ConfigMap, and that before a value.
 pub(super) fn say_unused(cx: &mut Cx<'_>, at: &FieldPath, var: &ConfigVar) {
     let Some(used) = reference(var) else { return };
-    for (key, given) in [("configMapKeyRef", var.config_map_key_ref.is_some()), ("value", var.value.is_some())] {
+    for (key, given) in
+        [("configMapKeyRef", var.config_map_key_ref.is_some()), ("value", var.value.is_some())]
+    {
         if given && key != used {
             let message = format!("`{key}` is not used: `{used}` goes before it");
             cx.warning("not-used", &at.child(key), message, &format!("keep one of `{used}` and `{key}`"));

@@ -30,7 +30,10 @@ fn an_unknown_operating_system() {
 
 #[test]
 fn a_selector_that_selects_nothing() {
-    errors(&[("      pool: workers\n  strategy", "      pool: others\n  strategy")], &["selector-mismatch 13"]);
+    errors(
+        &[("      pool: workers\n  strategy", "      pool: others\n  strategy")],
+        &["selector-mismatch 13"],
+    );
     errors(&[("  selector:\n    matchLabels:\n      pool: workers\n", "")], &["missing-field 10"]);
     let rule = "    matchExpressions: [{key: pool, operator: NotIn, values: [workers]}]\n";
     errors(&[("    matchLabels:\n      pool: workers\n", rule)], &["selector-mismatch 12"]);
@@ -38,7 +41,10 @@ fn a_selector_that_selects_nothing() {
 
 #[test]
 fn an_update_that_could_never_happen() {
-    errors(&[("maxSurge: 25%", "maxSurge: 0"), ("maxUnavailable: 1", "maxUnavailable: 0")], &["surge-and-unavailable-zero 16"]);
+    errors(
+        &[("maxSurge: 25%", "maxSurge: 0"), ("maxUnavailable: 1", "maxUnavailable: 0")],
+        &["surge-and-unavailable-zero 16"],
+    );
     errors(&[("maxSurge: 25%", "maxSurge: many")], &["invalid-value 16"]);
     errors(&[("  strategy:\n", "  strategy:\n    type: Recreate\n")], &["invalid-value 15"]);
 }
@@ -56,7 +62,10 @@ fn a_reference_nobody_can_follow() {
 
 #[test]
 fn settings_of_two_generations() {
-    errors(&[("clusterName: demo", "clusterName: demo\n            pvcSize: 10Gi")], &["mixed-generations 40"]);
+    errors(
+        &[("clusterName: demo", "clusterName: demo\n            pvcSize: 10Gi")],
+        &["mixed-generations 40"],
+    );
     let outcome = edited(&[("clusterName: demo", "clusterName: demo\n            sourceURL: http://x")]);
     let said = outcome.diagnostics.iter().find(|d| d.code == "mixed-generations").unwrap();
     assert!(said.message.contains("`sourceURL`") && said.message.contains("`virtualMachine`"), "{said:?}");
@@ -87,7 +96,12 @@ fn words_that_are_no_choice() {
         ("effect: NoSchedule", "effect: NoScheduling", 29),
     ] {
         let outcome = edited(&[(old, new)]);
-        assert_eq!(outcome.said_of("error"), [format!("error invalid-value {line}")], "{new}: {:#?}", outcome.diagnostics);
+        assert_eq!(
+            outcome.said_of("error"),
+            [format!("error invalid-value {line}")],
+            "{new}: {:#?}",
+            outcome.diagnostics
+        );
     }
     let outcome = edited(&[("podAntiAffinityPreset: hard", "podAntiAffinityPreset: Hard")]);
     let said = outcome.diagnostics.iter().find(|d| d.code == "invalid-value").unwrap();
@@ -103,9 +117,13 @@ fn presets_and_spreads_without_a_key() {
 #[test]
 fn an_address_of_nothing() {
     errors(&[("docker://quay.io/images/ubuntu:24.04", "ftp://x/y")], &["invalid-value 51"]);
-    let both = "https://x/y\n                  extraHeaders: ['A: b']\n                  extraHeadersSecretRef: s";
+    let both =
+        "https://x/y\n                  extraHeaders: ['A: b']\n                  extraHeadersSecretRef: s";
     errors(&[("docker://quay.io/images/ubuntu:24.04", both)], &["choose-one 53"]);
-    errors(&[("operatingSystem: ubuntu", "operatingSystem: ubuntu\n          network: {cidr: 10.0.0.5}")], &["invalid-value 36"]);
+    errors(
+        &[("operatingSystem: ubuntu", "operatingSystem: ubuntu\n          network: {cidr: 10.0.0.5}")],
+        &["invalid-value 36"],
+    );
 }
 
 #[test]

@@ -38,7 +38,9 @@ fn settings() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     ];
     let image = prop_oneof![
         Just("https://x/y.img\n                  extraHeaders: ['A: b', 'C: d']"),
-        Just("http://x\n                  extraHeadersSecretRef: s\n                  dataVolumeSecretRef: t"),
+        Just(
+            "http://x\n                  extraHeadersSecretRef: s\n                  dataVolumeSecretRef: t"
+        ),
         Just("oci-archive://x\n                  pullMethod: pod"),
         Just("ns/volume"),
         Just("volume"),
@@ -46,8 +48,9 @@ fn settings() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     .prop_map(|image| ("docker://quay.io/images/ubuntu:24.04", image.to_owned()));
     let preset = prop_oneof![Just("''"), Just("soft"), Just("hard")]
         .prop_map(|word| ("podAntiAffinityPreset: hard", format!("podAntiAffinityPreset: {word}")));
-    let surge = (1_u32..100, any::<bool>())
-        .prop_map(|(n, percent)| ("maxSurge: 25%", format!("maxSurge: {n}{}", if percent { "%" } else { "" })));
+    let surge = (1_u32..100, any::<bool>()).prop_map(|(n, percent)| {
+        ("maxSurge: 25%", format!("maxSurge: {n}{}", if percent { "%" } else { "" }))
+    });
     let dns = prop_oneof![
         Just("location: {region: r}"),
         Just("location: {}"),
@@ -57,18 +60,27 @@ fn settings() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     .prop_map(|dns| ("location:\n                region: eu\n                zone: a", dns.to_owned()));
     let switches = any::<(bool, bool)>().prop_map(|(queue, live)| {
         let live = if live { "LiveMigrate" } else { "External" };
-        ("evictionStrategy: LiveMigrate", format!("evictionStrategy: {live}\n              enableNetworkMultiQueue: {queue}"))
+        (
+            "evictionStrategy: LiveMigrate",
+            format!("evictionStrategy: {live}\n              enableNetworkMultiQueue: {queue}"),
+        )
     });
-    let disk = prop_oneof![Just("storageTarget: pvc"), Just("storageTarget: storage"), Just("storageAccessType: ReadOnlyMany")]
-        .prop_map(|disk| ("storageAccessType: ReadWriteMany", disk.to_owned()));
+    let disk = prop_oneof![
+        Just("storageTarget: pvc"),
+        Just("storageTarget: storage"),
+        Just("storageAccessType: ReadOnlyMany")
+    ]
+    .prop_map(|disk| ("storageAccessType: ReadWriteMany", disk.to_owned()));
     let kind = prop_oneof![Just("MachineDeployment"), Just("MachineSet")];
-    (shape, image, preset, surge, dns, switches, disk, kind).prop_map(|(shape, image, preset, surge, dns, switches, disk, kind)| {
-        let mut edits = vec![shape, image, preset, surge, dns, switches, disk];
-        if kind == "MachineSet" {
-            edits.push(("kind: MachineDeployment", "kind: MachineSet".to_owned()));
-        }
-        edits
-    })
+    (shape, image, preset, surge, dns, switches, disk, kind).prop_map(
+        |(shape, image, preset, surge, dns, switches, disk, kind)| {
+            let mut edits = vec![shape, image, preset, surge, dns, switches, disk];
+            if kind == "MachineSet" {
+                edits.push(("kind: MachineDeployment", "kind: MachineSet".to_owned()));
+            }
+            edits
+        },
+    )
 }
 
 proptest! {

@@ -2,8 +2,9 @@
 
 use trellis_api::common::Text;
 use trellis_api::kkp::cloud::{
-    Affinity, Auth, CloudProviderSpec, ConfigVar, DnsConfig, DnsOption, EvictionStrategy, Flavor, KeyRef, Location,
-    Matcher, NodePreset, PrimaryDisk, SecondaryDisk, SpreadConstraint, Template, Vcpus, VirtualMachine,
+    Affinity, Auth, CloudProviderSpec, ConfigVar, DnsConfig, DnsOption, EvictionStrategy, Flavor, KeyRef,
+    Location, Matcher, NodePreset, PrimaryDisk, SecondaryDisk, SpreadConstraint, Template, Vcpus,
+    VirtualMachine,
 };
 use trellis_model::cluster::{Credentials, CredentialsKind, Platform};
 use trellis_model::flavor::catalogue;
@@ -106,7 +107,11 @@ fn matcher(shape: &InfraShape, kind: &str) -> Matcher {
         InfraScope::Cluster => "Cluster",
         InfraScope::Namespace => "",
     };
-    Matcher { name: shape.name.to_string(), kind: Some(format!("VirtualMachine{scope}{kind}")), ..Matcher::default() }
+    Matcher {
+        name: shape.name.to_string(),
+        kind: Some(format!("VirtualMachine{scope}{kind}")),
+        ..Matcher::default()
+    }
 }
 
 fn access(storage: &Storage) -> Option<ConfigVar> {
@@ -137,11 +142,13 @@ fn primary_disk(template: &MachineTemplate) -> PrimaryDisk {
             disk.data_volume_secret_ref = registry.secret.as_ref().map(ConfigVar::of);
         }
         Some(ImageSource::Pvc(volume)) => {
-            let namespace = volume.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+            let namespace =
+                volume.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
             disk.os_image = Some(ConfigVar::of(format!("{namespace}{}", volume.name)));
             disk.source = Some(ConfigVar::of("pvc"));
         }
-        Some(ImageSource::Snapshot(_) | ImageSource::DataSource(_) | ImageSource::OvirtTemplate(_)) | None => {}
+        Some(ImageSource::Snapshot(_) | ImageSource::DataSource(_) | ImageSource::OvirtTemplate(_))
+        | None => {}
     }
     disk
 }

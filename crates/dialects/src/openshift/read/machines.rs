@@ -92,9 +92,16 @@ fn pool(cx: &mut Cx<'_>, source: &Source<'_>) -> Option<Pool> {
     pool.machine_labels = labels(reader.cx, &machine_at.child("labels"), &machine.labels);
     let word = if role == Role::ControlPlane { MASTER } else { WORKER };
     // Labels that only repeat what is known otherwise; they are written anew.
-    let derived = [(CLUSTER_LABEL, None), (ROLE_LABEL, Some(word)), (TYPE_LABEL, Some(word)), (SET_LABEL, Some(name.as_str()))];
+    let derived = [
+        (CLUSTER_LABEL, None),
+        (ROLE_LABEL, Some(word)),
+        (TYPE_LABEL, Some(word)),
+        (SET_LABEL, Some(name.as_str())),
+    ];
     pool.machine_labels.retain(|key, value| {
-        !derived.iter().any(|(label, text)| key.as_str() == *label && text.is_none_or(|text| text == value.as_str()))
+        !derived
+            .iter()
+            .any(|(label, text)| key.as_str() == *label && text.is_none_or(|text| text == value.as_str()))
     });
     pool.machine_annotations = annotations(reader.cx, &machine_at.child("annotations"), &machine.annotations);
     pool.node_labels = labels(reader.cx, &node_at.child("labels"), &spec.metadata.labels);

@@ -28,7 +28,12 @@ pub(super) fn networking(reader: &mut Reader<'_, '_>, settings: Option<&Settings
     let default = Settings::default();
     let settings = settings.unwrap_or(&default);
     let pods_old = (!settings.cluster_networks.is_empty()).then_some(&settings.cluster_networks);
-    let pods = moved(reader, &at, ("clusterNetworks", pods_old), ("clusterNetwork", !settings.cluster_network.is_empty()));
+    let pods = moved(
+        reader,
+        &at,
+        ("clusterNetworks", pods_old),
+        ("clusterNetwork", !settings.cluster_network.is_empty()),
+    );
     let (pods_key, pods) = match pods {
         Some(old) => ("clusterNetworks", old),
         None => ("clusterNetwork", &settings.cluster_network),
@@ -45,7 +50,12 @@ pub(super) fn networking(reader: &mut Reader<'_, '_>, settings: Option<&Settings
         ("machineCIDR", settings.machine_cidr.as_ref()),
         ("machineNetwork", !settings.machine_network.is_empty()),
     );
-    let plugin = moved(reader, &at, ("type", settings.old_type.as_ref()), ("networkType", settings.network_type.is_some()));
+    let plugin = moved(
+        reader,
+        &at,
+        ("type", settings.old_type.as_ref()),
+        ("networkType", settings.network_type.is_some()),
+    );
     let plugin = match plugin {
         Some(old) => (at.child("type"), Some(old)),
         None => (at.child("networkType"), settings.network_type.as_ref()),
@@ -54,7 +64,10 @@ pub(super) fn networking(reader: &mut Reader<'_, '_>, settings: Option<&Settings
     let mut network = Networking::default();
     reader.origin("network.pods", &at.child(pods_key));
     network.pods = pod_ranges(reader, &at.child(pods_key), pods);
-    reader.origin("network.services", &at.child(if services.is_some() { "serviceCIDR" } else { "serviceNetwork" }));
+    reader.origin(
+        "network.services",
+        &at.child(if services.is_some() { "serviceCIDR" } else { "serviceNetwork" }),
+    );
     network.services = match services {
         Some(old) => range(reader, &at.child("serviceCIDR"), old).into_iter().collect(),
         None => ranges(reader, &at.child("serviceNetwork"), settings.service_network.iter()),
@@ -62,19 +75,19 @@ pub(super) fn networking(reader: &mut Reader<'_, '_>, settings: Option<&Settings
     if settings.service_network.is_empty() && services.is_none() {
         network.services.extend(Cidr::from_str(SERVICES).ok());
     }
-    reader.origin("network.nodes", &at.child(if machines.is_some() { "machineCIDR" } else { "machineNetwork" }));
-    network.nodes = match machines {
-        Some(old) => range(reader, &at.child("machineCIDR"), old).into_iter().collect(),
-        None => {
-            let mut nodes = Vec::new();
-            for (index, machine) in settings.machine_network.iter().enumerate() {
-                nodes.extend(range(reader, &at.child("machineNetwork").index(index).child("cidr"), &machine.cidr));
-            }
-            nodes
-        }
-    };
+    reader.origin(
+        "network.nodes",
+        &at.child(if machines.is_some() { "machineCIDR" } else { "machineNetwork" }),
+    );
+    if let Some(old) = machines {
+        network.nodes.extend(range(reader, &at.child("machineCIDR"), old));
+    }
+    for (index, machine) in settings.machine_network.iter().enumerate() {
+        let at = at.child("machineNetwork").index(index).child("cidr");
+        network.nodes.extend(range(reader, &at, &machine.cidr));
+    }
     reader.origin("network.plugin", &plugin.0);
-    network.plugin = plugin_of(reader, &plugin.0, plugin.1);
+    network.plugin = Some(plugin_of(reader, &plugin.0, plugin.1));
     network
 }
 
@@ -105,9 +118,11 @@ fn pod_ranges(reader: &mut Reader<'_, '_>, at: &FieldPath, pods: &[ClusterNetwor
         let cidr = range(reader, &at.child("cidr"), &pod.cidr);
         let mut node_prefix = pod.host_prefix;
         if let Some(length) = pod.host_subnet_length {
-            let message = "`hostSubnetLength` is now called `hostPrefix`, and counts the other bits of an address";
+            let message =
+                "`hostSubnetLength` is now called `hostPrefix`, and counts the other bits of an address";
             let prefix = cidr.and_then(|cidr| cidr.net().max_prefix_len().checked_sub(length));
-            let help = prefix.map_or_else(|| "write `hostPrefix`".to_owned(), |n| format!("write `hostPrefix: {n}`"));
+            let help = prefix
+                .map_or_else(|| "write `hostPrefix`".to_owned(), |n| format!("write `hostPrefix: {n}`"));
             reader.cx.warning("deprecated-field", &at.child("hostSubnetLength"), message, &help);
             node_prefix = node_prefix.or(prefix);
         }
@@ -116,7 +131,11 @@ fn pod_ranges(reader: &mut Reader<'_, '_>, at: &FieldPath, pods: &[ClusterNetwor
     out
 }
 
-fn ranges<'a>(reader: &mut Reader<'_, '_>, at: &FieldPath, texts: impl Iterator<Item = &'a String>) -> Vec<Cidr> {
+fn ranges<'a>(
+    reader: &mut Reader<'_, '_>,
+    at: &FieldPath,
+    texts: impl Iterator<Item = &'a String>,
+) -> Vec<Cidr> {
     let mut out = Vec::new();
     for (index, text) in texts.enumerate() {
         out.extend(range(reader, &at.index(index), text));
@@ -133,13 +152,13 @@ fn range(reader: &mut Reader<'_, '_>, at: &FieldPath, text: &str) -> Option<Cidr
     None
 }
 
-fn plugin_of(reader: &mut Reader<'_, '_>, at: &FieldPath, name: Option<&String>) -> Option<NetworkPlugin> {
-    let Some(name) = name.filter(|name| !name.is_empty()) else { return Some(NetworkPlugin::OvnKubernetes) };
+fn plugin_of(reader: &mut Reader<'_, '_>, at: &FieldPath, name: Option<&String>) -> NetworkPlugin {
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return NetworkPlugin::OvnKubernetes };
     let known = PLUGINS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     if known.is_none() {
         let names: Vec<&str> = PLUGINS.iter().map(|(name, _)| *name).collect();
         let message = format!("Trellis does not install the network plugin `{name}`: the tenant brings it");
         reader.cx.warning("unknown-plugin", at, message, &format!("Trellis installs {}", names.join(", ")));
     }
-    Some(known.map_or(NetworkPlugin::None, |(_, plugin)| *plugin))
+    known.map_or(NetworkPlugin::None, |(_, plugin)| *plugin)
 }

@@ -78,7 +78,9 @@ pub(super) fn instance_type_conflict(reader: &mut Reader<'_, '_>, at: &FieldPath
 
 /// Complains about groups that nobody makes.
 pub(super) fn check_groups(reader: &mut Reader<'_, '_>, groups: &At<Vec<String>>, known: &[&str]) {
-    for (index, group) in groups.value.iter().enumerate().filter(|(_, group)| !known.contains(&group.as_str())) {
+    for (index, group) in
+        groups.value.iter().enumerate().filter(|(_, group)| !known.contains(&group.as_str()))
+    {
         let message = format!("there is no affinity group `{group}` in `platform.ovirt.affinityGroups`");
         let help = match crate::suggest::closest(group, known) {
             Some(name) => format!("did you mean `{name}`?"),

@@ -37,7 +37,9 @@ fn kubevirt(
     settings: &KubevirtSettings,
     network: &mut Networking,
 ) -> KubevirtPlatform {
-    let field = |key: &str, text: &Option<String>| text.clone().and_then(|text| At::new(at.child(key), text).filled());
+    let field = |key: &str, text: &Option<String>| {
+        text.clone().and_then(|text| At::new(at.child(key), text).filled())
+    };
     let namespace = field("namespace", &settings.namespace);
     if namespace.is_none() {
         let message = "missing field `namespace`: the namespace that holds everything of the cluster; \
@@ -45,7 +47,8 @@ fn kubevirt(
         reader.cx.notice("namespace-assumed", &at.child("namespace"), message, "add `namespace`");
     }
     let namespace: Option<NamespaceName> = reader.parse("platform.kubevirt.namespace", namespace.as_ref());
-    let class = reader.parse("platform.kubevirt.storage.class", field("storageClass", &settings.storage_class).as_ref());
+    let class = reader
+        .parse("platform.kubevirt.storage.class", field("storageClass", &settings.storage_class).as_ref());
     reader.origin("platform.kubevirt.storage.accessMode", &at.child("persistentVolumeAccessMode"));
     let access_mode = settings.persistent_volume_access_mode.unwrap_or(AccessMode::ReadWriteMany);
     machine_network(reader, at, settings, namespace.as_ref(), network);
@@ -67,7 +70,8 @@ fn machine_network(
         let binding = settings.interface_binding_method.map(|_| "interfaceBindingMethod");
         let given = vips.iter().filter_map(|(key, vip)| vip.map(|_| *key)).chain(binding);
         for key in given {
-            let message = format!("`{key}` is not used: without `networkName`, machines are on the pod network");
+            let message =
+                format!("`{key}` is not used: without `networkName`, machines are on the pod network");
             reader.cx.warning("not-used", &at.child(key), message, "add `networkName`, or remove it");
         }
         return;
@@ -75,17 +79,25 @@ fn machine_network(
     for (key, vip) in vips {
         let path = if key == "apiVIP" { "network.apiVips" } else { "network.ingressVips" };
         reader.origin(path, &at.child(key));
-        match vip {
-            Some(text) => {
-                let read: Option<Address> = address(reader.cx, &at.child(key), text);
-                let list = if key == "apiVIP" { &mut network.api_vips } else { &mut network.ingress_vips };
-                list.extend(read);
-            }
-            None => {
-                let message = format!("missing field `{key}`: on a network of their own, machines need this address");
-                reader.cx.error("missing-field", &at.child(key), message, &format!("add `{key}`, a free address"));
-            }
+        if let Some(text) = vip {
+            let read: Option<Address> = address(reader.cx, &at.child(key), text);
+            let list = if key == "apiVIP" { &mut network.api_vips } else { &mut network.ingress_vips };
+            list.extend(read);
+        } else {
+            let message =
+                format!("missing field `{key}`: on a network of their own, machines need this address");
+            reader.cx.error(
+                "missing-field",
+                &at.child(key),
+                message,
+                &format!("add `{key}`, a free address"),
+            );
         }
+    }
+    if network.api_vips.is_empty() || network.ingress_vips.is_empty() {
+        // What is wrong was said above; half a pair would only be complained about again.
+        network.api_vips.clear();
+        network.ingress_vips.clear();
     }
     let name_at = at.child("networkName");
     reader.origin("network.machineNetworks", &name_at);
@@ -107,17 +119,28 @@ fn ovirt(
     settings: &OvirtSettings,
     network: &mut Networking,
 ) -> Option<OvirtPlatform> {
-    let cluster_id = required(reader, at, "ovirt_cluster_id", "clusterId", settings.ovirt_cluster_id.as_ref());
-    let storage_domain_id =
-        required(reader, at, "ovirt_storage_domain_id", "storageDomainId", settings.ovirt_storage_domain_id.as_ref());
+    let cluster_id =
+        required(reader, at, "ovirt_cluster_id", "clusterId", settings.ovirt_cluster_id.as_ref());
+    let storage_domain_id = required(
+        reader,
+        at,
+        "ovirt_storage_domain_id",
+        "storageDomainId",
+        settings.ovirt_storage_domain_id.as_ref(),
+    );
     let profile = settings.vnic_profile_id.clone().map(|id| At::new(at.child("vnicProfileID"), id));
     let vnic_profile_id = reader.parse("platform.ovirt.vnicProfileId", profile.as_ref());
     reader.origin("platform.ovirt.networkName", &at.child("ovirt_network_name"));
     let network_name = settings.ovirt_network_name.clone().filter(|name| !name.is_empty());
-    network.api_vips = vips(reader, at, ("api_vips", &settings.api_vips), ("api_vip", settings.api_vip.as_ref()));
+    network.api_vips =
+        vips(reader, at, ("api_vips", &settings.api_vips), ("api_vip", settings.api_vip.as_ref()));
     reader.origin("network.apiVips", &at.child("api_vips"));
-    network.ingress_vips =
-        vips(reader, at, ("ingress_vips", &settings.ingress_vips), ("ingress_vip", settings.ingress_vip.as_ref()));
+    network.ingress_vips = vips(
+        reader,
+        at,
+        ("ingress_vips", &settings.ingress_vips),
+        ("ingress_vip", settings.ingress_vip.as_ref()),
+    );
     reader.origin("network.ingressVips", &at.child("ingress_vips"));
     let affinity_groups = match &settings.affinity_groups {
         Some(groups) => affinity_groups(reader, &at.child("affinityGroups"), groups),
@@ -147,7 +170,12 @@ where
 {
     let at = at.child(key);
     let Some(text) = text.filter(|text| !text.is_empty()) else {
-        reader.cx.error("missing-field", &at, format!("missing field `{key}`"), &format!("add `{key}`, a UUID"));
+        reader.cx.error(
+            "missing-field",
+            &at,
+            format!("missing field `{key}`"),
+            &format!("add `{key}`, a UUID"),
+        );
         return None;
     };
     reader.parse(&format!("platform.ovirt.{model_key}"), Some(&At::new(at, text.clone())))
@@ -188,7 +216,12 @@ fn affinity_groups(
     for (index, group) in groups.iter().enumerate() {
         let at = at.index(index);
         if group.name.is_empty() {
-            reader.cx.error("missing-field", &at.child("name"), "missing field `name`: the name of the group", "add `name`");
+            reader.cx.error(
+                "missing-field",
+                &at.child("name"),
+                "missing field `name`: the name of the group",
+                "add `name`",
+            );
             continue;
         }
         let group = OvirtAffinityGroup {

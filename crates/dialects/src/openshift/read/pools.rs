@@ -146,7 +146,12 @@ fn kubevirt(
     Some(template(Shape::Custom(Box::new(compute)), rhcos(), root_disk(size?)))
 }
 
-fn amount(reader: &mut Reader<'_, '_>, path: &str, text: Option<&At<String>>, default: Bytes) -> Option<Bytes> {
+fn amount(
+    reader: &mut Reader<'_, '_>,
+    path: &str,
+    text: Option<&At<String>>,
+    default: Bytes,
+) -> Option<Bytes> {
     match text.filter(|text| !text.value.is_empty()) {
         Some(text) => reader.parse(path, Some(text)),
         None => Some(default),
@@ -178,7 +183,10 @@ fn ovirt_template(
     let platform = config.platform.ovirt.as_ref()?;
     let layers: [(FieldPath, Option<&OvirtPool>); 2] = [
         (at.join("platform.ovirt"), settings.platform.as_ref().and_then(|p| p.ovirt.as_ref())),
-        (FieldPath::root().join("platform.ovirt.defaultMachinePlatform"), platform.default_machine_platform.as_ref()),
+        (
+            FieldPath::root().join("platform.ovirt.defaultMachinePlatform"),
+            platform.default_machine_platform.as_ref(),
+        ),
     ];
     let (compute, instance_type_id) = sizes(reader, &layers);
     let disk = first(&layers, "osDisk", |pool| pool.os_disk.as_ref()?.size_gb.as_ref());
@@ -193,14 +201,20 @@ fn ovirt_template(
     let groups = first(&layers, "affinityGroupsNames", |pool| pool.affinity_groups_names.as_ref());
     let groups = match (groups, &platform.affinity_groups) {
         (Some(groups), known) => {
-            let known: Option<Vec<&str>> = known.as_ref().map(|known| known.iter().map(|g| g.name.as_str()).collect());
-            ovirt::check_groups(reader, &groups, &known.unwrap_or(vec![CONTROL_PLANE_GROUP.0, COMPUTE_GROUP.0]));
+            let known: Option<Vec<&str>> =
+                known.as_ref().map(|known| known.iter().map(|g| g.name.as_str()).collect());
+            ovirt::check_groups(
+                reader,
+                &groups,
+                &known.unwrap_or(vec![CONTROL_PLANE_GROUP.0, COMPUTE_GROUP.0]),
+            );
             groups.value
         }
         (None, None) => vec![group.to_owned()],
         (None, Some(_)) => Vec::new(),
     };
-    let copied = |get: fn(&OvirtPool) -> Option<&bool>, key: &str| first(&layers, key, get).map(|found| found.value);
+    let copied =
+        |get: fn(&OvirtPool) -> Option<&bool>, key: &str| first(&layers, key, get).map(|found| found.value);
     let machine = OvirtMachine {
         vm_type: first(&layers, "vmType", |pool| pool.vm_type.as_ref()).map_or(vm_type, |found| found.value),
         affinity_groups: groups,

@@ -36,8 +36,13 @@ pub(super) fn template(
         Some(kind) if kind == OVIRT_SPEC.1 => ovirt(reader, at, cluster),
         other => {
             let (message, code) = match other {
-                Some(other) => (format!("`{other}` is for a platform that Trellis does not have"), "unsupported-platform"),
-                None => ("missing field `kind`: it says for which platform this is".to_owned(), "missing-field"),
+                Some(other) => (
+                    format!("`{other}` is for a platform that Trellis does not have"),
+                    "unsupported-platform",
+                ),
+                None => {
+                    ("missing field `kind`: it says for which platform this is".to_owned(), "missing-field")
+                }
             };
             let help = format!("write `kind: {}` or `kind: {}`", KUBEVIRT_SPEC.1, OVIRT_SPEC.1);
             reader.cx.error(code, &at.child("kind"), message, &help);
@@ -58,17 +63,24 @@ fn rhcos(source: Option<ImageSource>) -> Image {
 
 fn kubevirt(reader: &mut Reader<'_, '_>, at: &FieldPath, cluster: &ClusterName) -> Option<MachineTemplate> {
     let spec: KubevirtProviderSpec = reader.cx.embedded(at)?;
-    let field = |key: &str, text: Option<&str>| At::new(at.child(key), text.unwrap_or_default().to_owned()).filled();
+    let field =
+        |key: &str, text: Option<&str>| At::new(at.child(key), text.unwrap_or_default().to_owned()).filled();
     if field("credentialsSecretName", spec.credentials_secret_name.as_deref()).is_some() {
         let message = "credentials belong to the cluster, so `credentialsSecretName` is not used";
-        reader.cx.warning("not-used", &at.child("credentialsSecretName"), message, "remove `credentialsSecretName`");
+        reader.cx.warning(
+            "not-used",
+            &at.child("credentialsSecretName"),
+            message,
+            "remove `credentialsSecretName`",
+        );
     }
     let source = field("sourcePvcName", spec.source_pvc_name.as_deref());
     reader.origin("template.image.source", &at.child("sourcePvcName"));
     let source = reader.parse("template.image.source", source.as_ref());
     let image = rhcos(source.map(|name| ImageSource::Pvc(InfraRef { namespace: None, name })));
 
-    let memory = field("requestedMemory", spec.requested_memory.as_ref().map(trellis_api::common::Text::as_str));
+    let memory =
+        field("requestedMemory", spec.requested_memory.as_ref().map(trellis_api::common::Text::as_str));
     let memory = match &memory {
         Some(text) => reader.parse("template.shape.custom.memory", Some(text))?,
         None => MEMORY,
@@ -81,7 +93,8 @@ fn kubevirt(reader: &mut Reader<'_, '_>, at: &FieldPath, cluster: &ClusterName) 
     };
     let compute = Compute { cpu, memory: Memory { request: Some(memory), ..Memory::default() } };
 
-    let size = field("requestedStorage", spec.requested_storage.as_ref().map(trellis_api::common::Text::as_str));
+    let size =
+        field("requestedStorage", spec.requested_storage.as_ref().map(trellis_api::common::Text::as_str));
     let size = match &size {
         Some(text) => reader.parse("template.rootDisk.size", Some(text))?,
         None => DISK,
@@ -149,7 +162,9 @@ fn nics(
 
 fn ovirt(reader: &mut Reader<'_, '_>, at: &FieldPath, cluster: &ClusterName) -> Option<MachineTemplate> {
     let spec: OvirtProviderSpec = reader.cx.embedded(at)?;
-    let field = |key: &str, text: &Option<String>| text.clone().and_then(|text| At::new(at.child(key), text).filled());
+    let field = |key: &str, text: &Option<String>| {
+        text.clone().and_then(|text| At::new(at.child(key), text).filled())
+    };
     for (key, value) in [("id", &spec.id), ("name", &spec.name)] {
         if value.as_deref().is_some_and(|value| !value.is_empty()) {
             let message = format!("Trellis names machines itself, so `{key}` is not used");
@@ -163,7 +178,9 @@ fn ovirt(reader: &mut Reader<'_, '_>, at: &FieldPath, cluster: &ClusterName) -> 
         memory_mb: number("memory_mb", spec.memory_mb.filter(|memory| *memory > 0)),
         hugepages: number("hugepages", spec.hugepages),
     };
-    if let Some(instance_type) = instance_type.as_ref().filter(|_| sizes.cpu.is_some() || sizes.memory_mb.is_some()) {
+    if let Some(instance_type) =
+        instance_type.as_ref().filter(|_| sizes.cpu.is_some() || sizes.memory_mb.is_some())
+    {
         ovirt::instance_type_conflict(reader, &instance_type.at);
     }
     reader.origin("template.shape", at);
@@ -186,16 +203,21 @@ fn ovirt(reader: &mut Reader<'_, '_>, at: &FieldPath, cluster: &ClusterName) -> 
         clone_disks: spec.clone,
         sparse: spec.sparse,
         format: spec.format,
-        storage_domain_id: reader
-            .parse("template.ovirt.storageDomainId", field("storage_domain_id", &spec.storage_domain_id).as_ref()),
+        storage_domain_id: reader.parse(
+            "template.ovirt.storageDomainId",
+            field("storage_domain_id", &spec.storage_domain_id).as_ref(),
+        ),
         instance_type_id: reader.parse("template.ovirt.instanceTypeId", instance_type.as_ref()),
         cluster_id: reader.parse("template.ovirt.clusterId", field("cluster_id", &spec.cluster_id).as_ref()),
-        credentials: reader
-            .parse("template.ovirt.credentials", secret("credentialsSecret", &spec.credentials_secret).as_ref()),
+        credentials: reader.parse(
+            "template.ovirt.credentials",
+            secret("credentialsSecret", &spec.credentials_secret).as_ref(),
+        ),
     };
     check_guaranteed(reader, at, &spec);
     reader.origin("template.image.source", &at.child("template_name"));
-    let image = rhcos(spec.template_name.clone().filter(|name| !name.is_empty()).map(ImageSource::OvirtTemplate));
+    let image =
+        rhcos(spec.template_name.clone().filter(|name| !name.is_empty()).map(ImageSource::OvirtTemplate));
     let root_disk =
         RootDisk { size: Bytes::gibi(size?), storage: Storage::default(), device: DiskDevice::default() };
     let mut template = bare_template(Shape::Custom(Box::new(compute)), image, root_disk);
@@ -220,7 +242,11 @@ fn check_guaranteed(reader: &mut Reader<'_, '_>, at: &FieldPath, spec: &OvirtPro
 }
 
 /// Leaves out what the cluster says too.
-fn without_repeats(reader: &mut Reader<'_, '_>, cluster: &ClusterName, mut machine: OvirtMachine) -> OvirtMachine {
+fn without_repeats(
+    reader: &mut Reader<'_, '_>,
+    cluster: &ClusterName,
+    mut machine: OvirtMachine,
+) -> OvirtMachine {
     if let Some(cluster) = reader.cx.estate().cluster(cluster)
         && let Platform::Ovirt(platform) = &cluster.spec.platform
     {

@@ -24,19 +24,34 @@ fn another_platform_is_one_error() {
     let outcome = edited(&text, &[]);
     assert_eq!(outcome.said_of("error"), ["error unsupported-platform 27"]);
     error(KUBEVIRT, "platform:\n  kubevirt:\n", "platform:\n  ovirt: {}\n  kubevirt:\n", "choose-one 27");
-    error(KUBEVIRT_SET, "kind: KubevirtMachineProviderSpec", "kind: AWSMachineProviderConfig", "unsupported-platform 35");
+    error(
+        KUBEVIRT_SET,
+        "kind: KubevirtMachineProviderSpec",
+        "kind: AWSMachineProviderConfig",
+        "unsupported-platform 35",
+    );
     error(KUBEVIRT_SET, "          kind: KubevirtMachineProviderSpec\n", "", "missing-field 34");
 }
 
 #[test]
 fn a_pool_on_another_platform_than_its_cluster() {
-    error(KUBEVIRT, "    kubevirt:\n      cpu: 8", "    ovirt:\n      vmType: server", "platform-conflict 16");
+    error(
+        KUBEVIRT,
+        "    kubevirt:\n      cpu: 8",
+        "    ovirt:\n      vmType: server",
+        "platform-conflict 16",
+    );
     error(KUBEVIRT, "    kubevirt:\n      cpu: 8", "    vsphere: {}", "platform-conflict 15");
 }
 
 #[test]
 fn a_network_of_its_own_needs_addresses() {
-    error(KUBEVIRT, "    apiVIP: 192.168.1.5\n    ingressVIP: 192.168.1.6\n", "    ingressVIP: 192.168.1.6\n    apiVIP: 192.168.1.600\n", "invalid-value 31");
+    error(
+        KUBEVIRT,
+        "    apiVIP: 192.168.1.5\n    ingressVIP: 192.168.1.6\n",
+        "    ingressVIP: 192.168.1.6\n    apiVIP: 192.168.1.600\n",
+        "invalid-value 31",
+    );
     let outcome = edited(KUBEVIRT, &[("    apiVIP: 192.168.1.5\n    ingressVIP: 192.168.1.6\n", "")]);
     assert_eq!(outcome.said_of("error"), ["error missing-field 28", "error missing-field 28"]);
     error(KUBEVIRT, "ingressVIP: 192.168.1.6", "ingressVIP: 192.168.1.5", "same-vip-twice 31");
@@ -47,13 +62,16 @@ fn a_network_of_its_own_needs_addresses() {
 fn without_a_network_of_its_own_addresses_mean_nothing() {
     let outcome = edited(KUBEVIRT, &[("    networkName: mynet\n", "")]);
     outcome.clean();
-    assert_eq!(outcome.said_of("warning not-used"), ["warning not-used 29", "warning not-used 30", "warning not-used 32"]);
+    assert_eq!(
+        outcome.said_of("warning not-used"),
+        ["warning not-used 29", "warning not-used 30", "warning not-used 32"]
+    );
 }
 
 #[test]
 fn ranges_that_are_none_or_overlap() {
-    error(KUBEVIRT, "10.132.0.0/14", "10.132.0.0", "invalid-value 40");
-    error(KUBEVIRT, "172.31.0.0/16", "10.133.0.0/16", "ranges-overlap 43");
+    error(KUBEVIRT, "10.132.0.0/14", "10.132.0.0", "invalid-value 41");
+    error(KUBEVIRT, "172.31.0.0/16", "10.133.0.0/16", "ranges-overlap 44");
 }
 
 #[test]
@@ -87,7 +105,12 @@ fn amounts_that_are_none() {
 #[test]
 fn an_instance_type_beside_what_it_replaces() {
     error(OVIRT, "affinityGroupsNames: [compute]", "memoryMB: 4096", "choose-one 16");
-    error(OVIRT_MACHINE, "memory_mb: 16384", "memory_mb: 16384\n      instance_type_id: 99999999-2222-3333-4444-555555555555", "choose-one 21");
+    error(
+        OVIRT_MACHINE,
+        "memory_mb: 16384",
+        "memory_mb: 16384\n      instance_type_id: 99999999-2222-3333-4444-555555555555",
+        "choose-one 21",
+    );
 }
 
 #[test]
@@ -111,15 +134,23 @@ fn names_that_are_missing_or_none() {
     error(KUBEVIRT, "metadata:\n  name: demo\n", "", "missing-field 1");
     error(KUBEVIRT, "name: master", "name: controlplane", "invalid-value 11");
     error(KUBEVIRT, "  - name: big", "  - name: worker", "duplicate-pool 24");
-    error(KUBEVIRT, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAA", "ssh-ed25519", "invalid-value 5");
+    error(KUBEVIRT, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAA", "ssh-ed25519", "invalid-value 6");
 }
 
 #[test]
 fn machines_without_a_cluster_or_selector() {
     let outcome = edited(
         KUBEVIRT_SET,
-        &[("  labels:\n    machine.openshift.io/cluster-api-cluster: demo\n", ""), ("        machine.openshift.io/cluster-api-cluster: demo\n", "")],
+        &[
+            ("  labels:\n    machine.openshift.io/cluster-api-cluster: demo\n", ""),
+            ("        machine.openshift.io/cluster-api-cluster: demo\n", ""),
+        ],
     );
     assert_eq!(outcome.said_of("error"), ["error missing-field 18"]);
-    error(KUBEVIRT_SET, "cluster-api-machineset: demo-worker-0\n  template", "cluster-api-machineset: other\n  template", "selector-mismatch 16");
+    error(
+        KUBEVIRT_SET,
+        "cluster-api-machineset: demo-worker-0\n  template",
+        "cluster-api-machineset: other\n  template",
+        "selector-mismatch 16",
+    );
 }

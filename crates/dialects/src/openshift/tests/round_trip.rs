@@ -45,7 +45,10 @@ fn settings() -> impl Strategy<Value = (bool, Vec<(&'static str, String)>)> {
                 ("AccessMode: ReadWriteOnce", format!("AccessMode: {mode}")),
                 ("Method: SRIOV", format!("Method: {}", if bridge { "Bridge" } else { "InterfaceSRIOV" })),
                 ("architecture: amd64", format!("architecture: {}", if arm { "arm64" } else { "s390x" })),
-                ("networkType: Calico", (if arm { "networkType: Cilium" } else { "networkType: None" }).to_owned()),
+                (
+                    "networkType: Calico",
+                    (if arm { "networkType: Cilium" } else { "networkType: None" }).to_owned(),
+                ),
             ];
             (true, edits)
         },
@@ -55,10 +58,16 @@ fn settings() -> impl Strategy<Value = (bool, Vec<(&'static str, String)>)> {
             let kind = ["desktop", "server", "high_performance"][kind];
             let groups = ["[]", "[compute]", "[compute, controlplane]"][groups];
             let edits = vec![
-                ("cpu: {sockets: 2, cores: 4}", format!("cpu: {{sockets: {sockets}, cores: {cores}, threads: {threads}}}")),
+                (
+                    "cpu: {sockets: 2, cores: 4}",
+                    format!("cpu: {{sockets: {sockets}, cores: {cores}, threads: {threads}}}"),
+                ),
                 ("vmType: desktop", format!("vmType: {kind}")),
                 ("affinityGroupsNames: [compute]", format!("affinityGroupsNames: {groups}")),
-                ("autoPinningPolicy: resize_and_pin", format!("autoPinningPolicy: {}", if pin { "resize_and_pin" } else { "none" })),
+                (
+                    "autoPinningPolicy: resize_and_pin",
+                    format!("autoPinningPolicy: {}", if pin { "resize_and_pin" } else { "none" }),
+                ),
                 ("hugepages: 2048", format!("hugepages: {}", if pin { "1048576" } else { "0" })),
                 ("sparse: true", format!("sparse: {pin}")),
             ];

@@ -6,10 +6,14 @@ use trellis_api::openshift::install::{
     AffinityGroup, ClusterNetwork, InstallConfig, KubevirtPlatform, LoadBalancer, LoadBalancerKind,
     MachineNetwork, Networking, OvirtPlatform, Platform,
 };
-use trellis_api::openshift::pools::{AutoPinning, KubevirtPool, MachinePool, OvirtDisk, OvirtPool, PoolPlatform};
+use trellis_api::openshift::pools::{
+    AutoPinning, KubevirtPool, MachinePool, OvirtDisk, OvirtPool, PoolPlatform,
+};
 use trellis_model::cluster::{KubevirtPlatform as Kubevirt, Platform as ModelPlatform};
 use trellis_model::machine::Architecture;
-use trellis_model::network::{Address, MachineNetwork as Network, NetworkSource, Networking as ModelNetworking};
+use trellis_model::network::{
+    Address, MachineNetwork as Network, NetworkSource, Networking as ModelNetworking,
+};
 use trellis_model::ovirt::OvirtPlatform as Ovirt;
 use trellis_model::{Cluster, Pool};
 
@@ -25,7 +29,11 @@ pub(super) fn install_config(cluster: &Cluster, control: &Pool, workers: &[&Pool
     let mut compute: Vec<MachinePool> = workers.iter().map(|pool| machine_pool(cluster, pool)).collect();
     if compute.is_empty() {
         // The installer makes three workers when nothing is said.
-        compute.push(MachinePool { name: Some(WORKER.to_owned()), replicas: Some(0), ..MachinePool::default() });
+        compute.push(MachinePool {
+            name: Some(WORKER.to_owned()),
+            replicas: Some(0),
+            ..MachinePool::default()
+        });
     }
     to_json(&InstallConfig {
         api_version: "v1".to_owned(),
@@ -108,7 +116,8 @@ fn ovirt_platform(ovirt: &Ovirt, network: &ModelNetworking) -> OvirtPlatform {
 }
 
 fn networking(network: &ModelNetworking) -> Networking {
-    let plugin = |plugin| PLUGINS.iter().find(|(_, known)| *known == plugin).map(|(name, _)| (*name).to_owned());
+    let plugin =
+        |plugin| PLUGINS.iter().find(|(_, known)| *known == plugin).map(|(name, _)| (*name).to_owned());
     let range = |range: &trellis_model::network::PodRange| ClusterNetwork {
         cidr: range.cidr.to_string(),
         host_prefix: range.node_prefix,
@@ -129,7 +138,9 @@ fn machine_pool(cluster: &Cluster, pool: &Pool) -> MachinePool {
         ModelPlatform::Kubevirt(_) => {
             PoolPlatform { kubevirt: Some(kubevirt_pool(cluster, pool)), ..PoolPlatform::default() }
         }
-        ModelPlatform::Ovirt(_) => PoolPlatform { ovirt: Some(ovirt_pool(cluster, pool)), ..PoolPlatform::default() },
+        ModelPlatform::Ovirt(_) => {
+            PoolPlatform { ovirt: Some(ovirt_pool(cluster, pool)), ..PoolPlatform::default() }
+        }
     };
     MachinePool {
         name: Some(pool.name.to_string()),

@@ -18,8 +18,8 @@ use trellis_model::volume::{AccessMode, Storage};
 use trellis_model::{Cluster, Pool};
 
 use super::super::{
-    AUTOSCALER_MAX, AUTOSCALER_MIN, CLUSTER_LABEL, KUBEVIRT_SPEC, MASTER, OVIRT_SPEC, ROLE_LABEL, SET_LABEL, TYPE_LABEL,
-    WORKER,
+    AUTOSCALER_MAX, AUTOSCALER_MIN, CLUSTER_LABEL, KUBEVIRT_SPEC, MASTER, OVIRT_SPEC, ROLE_LABEL, SET_LABEL,
+    TYPE_LABEL, WORKER,
 };
 use super::install::only_network;
 use super::sizes;
@@ -124,7 +124,10 @@ fn kubevirt(cluster: Option<&Cluster>, pool: &Pool) -> KubevirtProviderSpec {
         },
         ignition_secret_name: template.user_data.secret.as_ref().map(ToString::to_string),
         requested_memory: compute.as_ref().and_then(sizes::requested_memory).as_ref().map(Text::from),
-        requested_cpu: compute.as_ref().filter(|compute| !asks_for_nothing(compute)).and_then(sizes::requested_cpus),
+        requested_cpu: compute
+            .as_ref()
+            .filter(|compute| !asks_for_nothing(compute))
+            .and_then(sizes::requested_cpus),
         requested_storage: Some(Text::from(&template.root_disk.size)),
         storage_class_name: storage.class.as_ref().map(ToString::to_string),
         persistent_volume_access_mode: Some(storage.access_mode.unwrap_or(AccessMode::ReadWriteMany)),
@@ -136,7 +139,8 @@ fn kubevirt(cluster: Option<&Cluster>, pool: &Pool) -> KubevirtProviderSpec {
 
 /// One CPU of which nothing is set aside: what a machine has that names no CPUs.
 fn asks_for_nothing(compute: &Compute) -> bool {
-    compute.cpu.request.is_none() && compute.cpu.topology == Some(Topology::sockets(std::num::NonZeroU32::MIN))
+    compute.cpu.request.is_none()
+        && compute.cpu.topology == Some(Topology::sockets(std::num::NonZeroU32::MIN))
 }
 
 /// The storage of a disk, with what the cluster says filled in.
@@ -194,7 +198,9 @@ fn ovirt(cluster: Option<&Cluster>, pool: &Pool) -> OvirtProviderSpec {
             .nics
             .iter()
             .filter_map(|nic| match &nic.network {
-                NicNetwork::OvirtProfile(profile) => Some(NetworkInterface { vnic_profile_id: profile.to_string() }),
+                NicNetwork::OvirtProfile(profile) => {
+                    Some(NetworkInterface { vnic_profile_id: profile.to_string() })
+                }
                 _ => None,
             })
             .collect(),
