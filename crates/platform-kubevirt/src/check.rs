@@ -2,6 +2,7 @@
 //!
 //! Only rules of this platform: those that hold everywhere are in [`trellis_model::validate`].
 
+mod compute;
 mod flavor;
 mod migration;
 mod objects;
@@ -69,6 +70,7 @@ fn check_cluster(cluster: &Cluster, problems: &mut Problems<'_>) {
 fn check_pool(pool: &PoolOf<'_>, has_services: bool, problems: &mut Problems<'_>) {
     check_completeness(pool, problems);
     objects::check(pool, has_services, problems);
+    compute::check(&pool.resolved, problems);
     flavor::check(pool, problems);
     migration::check(&pool.resolved, problems);
     vectors::check(&pool.resolved, problems);
