@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use trellis_model::cluster::Platform;
 use trellis_model::image::{FirstBoot, ImageDelivery, ImageSource};
 use trellis_model::machine::{Architecture, Firmware, MachineTemplate, Shape};
+use trellis_model::names::DomainName;
 use trellis_model::network::NicNetwork;
 use trellis_model::pool::Role;
 use trellis_model::problem::Problems;
@@ -166,6 +167,14 @@ fn check_hardware(template: &MachineTemplate, problems: &mut Problems<'_>) {
             "template.devices.tpm.persistent",
             "the TPM's state is kept in a volume that KubeVirt makes for it",
             "the infra cluster's KubeVirt must name a storage class for it (vmStateStorageClass), one that many hosts can use if machines are to move",
+        );
+    }
+    for search in template.dns.searches.iter().filter(|search| DomainName::new(search.as_str()).is_err()) {
+        problems.error(
+            "bad-search-domain",
+            "template.dns.searches",
+            format!("{search:?} is no domain that names can be looked up in"),
+            "write it in lower case and without a dot at its end",
         );
     }
     let mut names = BTreeSet::new();

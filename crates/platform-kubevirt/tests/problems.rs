@@ -152,6 +152,7 @@ fn hardware_that_does_not_exist_is_refused() {
     let twice = json!([{ "name": "g", "device": "a/b" }, { "name": "g", "device": "a/c" }]);
     of_template(json!({ "devices": { "hostDevices": twice } }), "duplicate-host-device");
     of_template(json!({ "placement": { "tolerations": [{ "value": "x" }] } }), "toleration-without-key");
+    of_template(json!({ "dns": { "searches": ["example.com."] } }), "bad-search-domain");
     let old_disk = json!([{ "name": "d", "size": "1Gi", "device": { "bus": "usb" } }]);
     of_template(
         json!({ "architecture": "arm64", "firmware": "Uefi", "dataDisks": old_disk }),
