@@ -2,11 +2,10 @@
 
 use trellis_api::kubevirt::{Empty, Interface, MultusNetwork, Network};
 use trellis_model::Cluster;
-use trellis_model::network::{Binding, MachineNetwork, Nic, NicNetwork, SharedNetwork};
+use trellis_model::network::{Binding, MachineNetwork, NetworkSource, Nic, NicNetwork, SharedNetwork};
 
 use crate::machine::Machine;
 use crate::names;
-use crate::networks;
 
 /// Lets a machine with a bridge on the pod network move between hosts. Its address changes on the way.
 pub(crate) const ALLOW_BRIDGE_MIGRATION: (&str, &str) =
@@ -46,9 +45,9 @@ fn network(machine: &Machine<'_>, nic: &Nic) -> Option<Network> {
 
 /// `<namespace>/<name>` of the definition of a cluster's network.
 fn attachment(cluster: &Cluster, network: &MachineNetwork) -> String {
-    match networks::shared(network) {
-        Some(shared) => shared_attachment(cluster, shared),
-        None => {
+    match &network.source {
+        NetworkSource::Shared(shared) => shared_attachment(cluster, shared),
+        NetworkSource::Tenant(_) => {
             format!("{}/{}", cluster.infra_namespace(), names::tenant_network(cluster, &network.name))
         }
     }

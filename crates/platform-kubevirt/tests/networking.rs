@@ -32,6 +32,27 @@ fn a_default_network_takes_the_pod_networks_place() {
 }
 
 #[test]
+fn two_interfaces_on_the_default_network_are_one_default() {
+    let nics = json!([
+        { "name": "a", "network": { "machine": "main" } },
+        { "name": "b", "network": { "machine": "main" } },
+    ]);
+    let main =
+        json!({ "name": "main", "default": true, "source": { "tenant": { "config": TENANT_CONFIG } } });
+    let objects = with_cluster(
+        json!({ "network": { "machineNetworks": [main] } }),
+        vec![templated(json!({ "nics": nics }))],
+    );
+    let defaults: Vec<bool> = network_parts(&objects)["networks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|network| network["multus"]["default"] == true)
+        .collect();
+    assert_eq!(defaults, [true, false]);
+}
+
+#[test]
 fn machine_networks_stand_beside_the_pod_network() {
     let objects = with_cluster(vlan_cluster(), vec![templated(json!({}))]);
     let parts = network_parts(&objects);

@@ -97,6 +97,13 @@ fn user_data_in_an_annotation_is_refused_and_not_rendered() {
 }
 
 #[test]
+fn debug_texts_hold_no_user_data() {
+    let rendered = render(&demo(vec![templated(json!({ "userData": { "inline": "s3cret" } }))]));
+    let text = format!("{:?}", rendered.objects);
+    assert!(text.contains("Secret demo/demo-workers-") && !text.contains("userdata"), "{text}");
+}
+
+#[test]
 fn interrupt_vectors_are_counted() {
     let wide = |cpus: u32, disks: usize| {
         let disks: Vec<Value> =
