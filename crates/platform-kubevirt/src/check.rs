@@ -2,6 +2,7 @@
 //!
 //! Only rules of this platform: those that hold everywhere are in [`trellis_model::validate`].
 
+mod compute;
 mod flavor;
 mod migration;
 mod objects;
@@ -12,6 +13,7 @@ use std::collections::BTreeSet;
 use trellis_model::cluster::Platform;
 use trellis_model::image::{FirstBoot, ImageDelivery, ImageSource};
 use trellis_model::machine::{Architecture, Firmware, MachineTemplate, Shape};
+use trellis_model::names::DomainName;
 use trellis_model::network::NicNetwork;
 use trellis_model::pool::Role;
 use trellis_model::problem::Problems;
@@ -69,6 +71,7 @@ fn check_cluster(cluster: &Cluster, problems: &mut Problems<'_>) {
 fn check_pool(pool: &PoolOf<'_>, has_services: bool, problems: &mut Problems<'_>) {
     check_completeness(pool, problems);
     objects::check(pool, has_services, problems);
+    compute::check(&pool.resolved, problems);
     flavor::check(pool, problems);
     migration::check(&pool.resolved, problems);
     vectors::check(&pool.resolved, problems);
@@ -164,6 +167,14 @@ fn check_hardware(template: &MachineTemplate, problems: &mut Problems<'_>) {
             "template.devices.tpm.persistent",
             "the TPM's state is kept in a volume that KubeVirt makes for it",
             "the infra cluster's KubeVirt must name a storage class for it (vmStateStorageClass), one that many hosts can use if machines are to move",
+        );
+    }
+    for search in template.dns.searches.iter().filter(|search| DomainName::new(search.as_str()).is_err()) {
+        problems.error(
+            "bad-search-domain",
+            "template.dns.searches",
+            format!("{search:?} is no domain that names can be looked up in"),
+            "write it in lower case and without a dot at its end",
         );
     }
     let mut names = BTreeSet::new();

@@ -97,6 +97,13 @@ fn user_data_in_an_annotation_is_refused_and_not_rendered() {
 }
 
 #[test]
+fn debug_texts_hold_no_user_data() {
+    let rendered = render(&demo(vec![templated(json!({ "userData": { "inline": "s3cret" } }))]));
+    let text = format!("{:?}", rendered.objects);
+    assert!(text.contains("Secret demo/demo-workers-") && !text.contains("userdata"), "{text}");
+}
+
+#[test]
 fn interrupt_vectors_are_counted() {
     let wide = |cpus: u32, disks: usize| {
         let disks: Vec<Value> =
@@ -152,8 +159,30 @@ fn hardware_that_does_not_exist_is_refused() {
     let twice = json!([{ "name": "g", "device": "a/b" }, { "name": "g", "device": "a/c" }]);
     of_template(json!({ "devices": { "hostDevices": twice } }), "duplicate-host-device");
     of_template(json!({ "placement": { "tolerations": [{ "value": "x" }] } }), "toleration-without-key");
-    let pages = json!({ "cpu": { "topology": {} }, "memory": { "guest": "4Gi", "request": "4097Mi", "hugepages": "2Mi" } });
-    of_template(json!({ "shape": { "custom": pages } }), "hugepages-request");
+    of_template(json!({ "dns": { "searches": ["example.com."] } }), "bad-search-domain");
+    let old_disk = json!([{ "name": "d", "size": "1Gi", "device": { "bus": "usb" } }]);
+    of_template(
+        json!({ "architecture": "arm64", "firmware": "Uefi", "dataDisks": old_disk }),
+        "bus-of-another-architecture",
+    );
+}
+
+#[test]
+fn cpu_and_memory_that_kubevirt_refuses_are_found() {
+    let shape =
+        |cpu: Value, memory: Value| json!({ "shape": { "custom": { "cpu": cpu, "memory": memory } } });
+    let guest = json!({ "guest": "4Gi" });
+    let pages = json!({ "guest": "4Gi", "request": "4097Mi", "hugepages": "2Mi" });
+    of_template(shape(json!({ "topology": {} }), pages), "hugepages-request");
+    let pinned = json!({ "topology": { "sockets": 2 }, "dedicated": {} });
+    of_template(shape(pinned, json!({ "request": "2Gi", "limit": "4Gi" })), "pinned-memory");
+    let threads = |threads: u32| json!({ "topology": { "threads": threads }, "dedicated": {} });
+    of_template(shape(threads(4), guest.clone()), "pinned-threads");
+    let on_arm =
+        |patch: Value| crate::builders::merged(json!({ "architecture": "arm64", "firmware": "Uefi" }), patch);
+    of_template(on_arm(shape(threads(2), guest.clone())), "pinned-threads");
+    let model = json!({ "topology": {}, "model": "host-model" });
+    of_template(on_arm(shape(model, guest)), "cpu-model-on-arm");
 }
 
 #[test]
