@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use trellis_model::{Estate, Problem, Severity};
-use trellis_platform_kubevirt::{check, render, render_machine};
+use trellis_platform_kubevirt::{check, missing, render, render_machine};
 
 use crate::builders::{cluster, demo, of_kind, pool, templated};
 
 /// The problem with that code, which must be there.
 fn problem(estate: &Estate, code: &str) -> Problem {
-    let problems = check(estate);
+    let problems = render(estate).problems;
     let found = problems.iter().find(|problem| problem.code == code).cloned();
     found.unwrap_or_else(|| panic!("no {code} among {problems:#?}"))
 }
@@ -24,6 +24,13 @@ fn objects(estate: &Estate) -> Vec<Value> {
 #[test]
 fn a_plain_estate_has_no_problems() {
     assert_eq!(check(&demo(vec![templated(json!({}))])), []);
+}
+
+#[test]
+fn what_is_missing_is_no_problem_until_machines_are_made() {
+    let estate = demo(vec![templated(json!({ "image": { "source": null } }))]);
+    assert_eq!(check(&estate), []);
+    assert_eq!(missing(&estate)[0].code, "image-without-source");
 }
 
 #[test]
@@ -216,8 +223,8 @@ fn what_an_instance_type_cannot_hold_is_said() {
         problem(&Estate { clusters: vec![cluster("demo", settings)], pools }, code)
     };
     let memory = json!({ "guest": "4Gi" });
-    let dense = of_template(json!({ "shape": { "flavor": "high-density-2" } }), "flavor-cpu-request");
-    assert_eq!(dense.severity, Severity::Notice);
+    let asked = json!({ "cpu": { "topology": { "sockets": 2 }, "request": "100m" }, "memory": memory });
+    assert_eq!(flavor(asked, Value::Null, "flavor-cpu-request").severity, Severity::Notice);
     flavor(json!({ "cpu": { "limit": "2" }, "memory": memory }), Value::Null, "flavor-limit");
     flavor(json!({ "cpu": { "limit": "2" }, "memory": { "limit": "4Gi" } }), Value::Null, "flavor-limit");
     flavor(

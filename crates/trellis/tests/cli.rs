@@ -60,7 +60,8 @@ fn a_converted_manifest_means_the_same() {
     for name in ["machinedeployment.yaml", "shoot.yaml", "install-config.yaml"] {
         let file = example(name);
         let converted = trellis(&["convert", "--to", "trellis", "-f", file.to_str().unwrap()]);
-        let plan = trellis_reading(&["plan", "-f", "-", "--against", file.to_str().unwrap()], &converted.stdout);
+        let plan =
+            trellis_reading(&["plan", "-f", "-", "--against", file.to_str().unwrap()], &converted.stdout);
         assert_eq!(out(&plan), "Nothing to do: the manifests mean the same.\n", "{name}");
     }
 }
@@ -72,7 +73,8 @@ fn rendering_is_byte_stable_whatever_the_formatting() {
     assert_eq!(code(&first), 0, "{}", err(&first));
     assert_eq!(first.stdout, trellis(&["render", "-f", file.to_str().unwrap()]).stdout);
     let as_json = trellis(&["convert", "--to", "trellis", "--output", "json", "-f", file.to_str().unwrap()]);
-    let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": json(&as_json)["documents"] });
+    let list =
+        serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": json(&as_json)["documents"] });
     let again = trellis_reading(&["render"], list.to_string().as_bytes());
     assert_eq!(out(&first), out(&again), "{}", err(&again));
 }
@@ -92,7 +94,10 @@ fn rendering_selects_and_prints_a_list_for_programs() {
     let record = |args: &[&str]| out(&trellis(args)).contains("type: trellis.dev/record");
     assert!(record(&["render", "-f", file]) && !record(&["render", "-f", file, "--no-record"]));
     let output = trellis(&["render", "-f", file, "--pool", "nope"]);
-    assert_eq!((code(&output), err(&output).as_str()), (2, "error: there is no pool nope in these manifests\n"));
+    assert_eq!(
+        (code(&output), err(&output).as_str()),
+        (2, "error: there is no pool nope in these manifests\n")
+    );
 }
 
 #[test]
@@ -101,21 +106,31 @@ fn bad_manifests_give_every_problem_with_its_place_and_nothing_else() {
     let output = trellis_reading(&["render"], text);
     assert_eq!((code(&output), out(&output).as_str()), (3, ""));
     let said = err(&output);
-    for part in ["<stdin>:6:3", "did you mean `replicas`?", "<stdin>:7:26", "did you mean `ubuntu`?", "2 errors"] {
+    for part in
+        ["<stdin>:6:3", "did you mean `replicas`?", "<stdin>:7:26", "did you mean `ubuntu`?", "2 errors"]
+    {
         assert!(said.contains(part), "{part} is not in:\n{said}");
     }
     let output = trellis_reading(&["validate", "--output", "json"], text);
     let report = json(&output);
     assert_eq!((code(&output), &report["valid"]), (3, &Value::Bool(false)));
     let first = &report["diagnostics"][0];
-    assert_eq!((&first["line"], &first["column"], &first["code"]), (&6.into(), &3.into(), &"unknown-field".into()));
+    assert_eq!(
+        (&first["line"], &first["column"], &first["code"]),
+        (&6.into(), &3.into(), &"unknown-field".into())
+    );
     assert_eq!(first["text"], "replica");
 }
 
 #[test]
 fn hostile_input_of_every_kind_is_refused_without_a_panic() {
     let laughs = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned()
-        + &(1..12).fold(String::new(), |text, i| text + &format!("b{i}: &b{i} [*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p}]\n", p = if i == 1 { "a".to_owned() } else { format!("b{}", i - 1) }));
+        + &(1..12).fold(String::new(), |text, i| {
+            text + &format!(
+                "b{i}: &b{i} [*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p}]\n",
+                p = if i == 1 { "a".to_owned() } else { format!("b{}", i - 1) }
+            )
+        });
     let deep = "[".repeat(100_000);
     let long = format!("a: \"{}\"", "x".repeat(17 << 20));
     let inputs: Vec<(&str, Vec<u8>)> = vec![
@@ -138,7 +153,11 @@ fn hostile_input_of_every_kind_is_refused_without_a_panic() {
             let output = trellis_reading(command, &input);
             assert_eq!(code(&output), 3, "{name}, {command:?}: {}", err(&output));
             assert!(err(&output).contains("error"), "{name}: {}", err(&output));
-            assert!(!err(&output).contains('\u{1b}') && !err(&output).contains("panicked"), "{name}: {}", err(&output));
+            assert!(
+                !err(&output).contains('\u{1b}') && !err(&output).contains("panicked"),
+                "{name}: {}",
+                err(&output)
+            );
         }
     }
     let output = trellis_reading(&["validate"], b"a: \xff\xfe");
@@ -169,7 +188,8 @@ fn plans_say_what_happens_and_refusals_have_a_code_of_their_own() {
         args.extend(if json { vec!["-o", "json"] } else { vec![] });
         trellis_reading(&args, edited.as_bytes())
     };
-    let output = against(&text.replace("ubuntu:24.04", "ubuntu:26.04").replace("replicas: 2", "replicas: 4"), false);
+    let output =
+        against(&text.replace("ubuntu:24.04", "ubuntu:26.04").replace("replicas: 2", "replicas: 4"), false);
     assert_eq!(code(&output), 0, "{}", err(&output));
     for part in [
         "pool workers of cluster demo: 2 → 4 machines",
@@ -182,7 +202,11 @@ fn plans_say_what_happens_and_refusals_have_a_code_of_their_own() {
     }
     let output = against(&text.replace("172.26.0.0/16", "172.27.0.0/16"), false);
     assert_eq!(code(&output), 5);
-    assert!(out(&output).contains("refused") && out(&output).contains("pod addresses are fixed"), "{}", out(&output));
+    assert!(
+        out(&output).contains("refused") && out(&output).contains("pod addresses are fixed"),
+        "{}",
+        out(&output)
+    );
     let output = against(&text.replace("sockets: 4", "sockets: 6"), true);
     let plan = json(&output);
     let workers = plan["pools"].as_array().unwrap().iter().find(|pool| pool["name"] == "workers").unwrap();
@@ -211,7 +235,10 @@ fn explain_finds_every_kind_and_guesses_what_was_meant() {
     let output = trellis(&["explain", "Shoot.spec.provider.workers.volume.size"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     assert!(out(&output).contains("Trellis: honoured"), "{}", out(&output));
-    let output = trellis(&["explain", "kkp/MachineDeployment.spec.template.spec.providerSpec.value.cloudProviderSpec"]);
+    let output = trellis(&[
+        "explain",
+        "kkp/MachineDeployment.spec.template.spec.providerSpec.value.cloudProviderSpec",
+    ]);
     assert!(out(&output).contains("pvcSize") && out(&output).contains("virtualMachine"), "{}", out(&output));
     let output = trellis(&["explain", "MachineSet"]);
     assert_eq!(code(&output), 2);
@@ -233,12 +260,20 @@ fn colours_are_for_terminals_unless_asked_for() {
 fn secrets_stay_out_of_everything_that_is_printed() {
     let secret = "hunter2-canary";
     let manifests = [
-        format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: a, namespace: b}}\ndata: {{kubeconfig: \"{secret}!!\"}}\n"),
-        format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: a, namespace: b}}\nstringData: {{kubeconfig: \"{secret}: [\"}}\n"),
-        format!("apiVersion: v1\nmetadata: {{name: a}}\nbaseDomain: b.c\nplatform: {{kubevirt: {{}}}}\npullSecret: \"{secret}\"\n"),
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: a, namespace: b}}\ndata: {{kubeconfig: \"{secret}!!\"}}\n"
+        ),
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: a, namespace: b}}\nstringData: {{kubeconfig: \"{secret}: [\"}}\n"
+        ),
+        format!(
+            "apiVersion: v1\nmetadata: {{name: a}}\nbaseDomain: b.c\nplatform: {{kubevirt: {{}}}}\npullSecret: \"{secret}\"\n"
+        ),
     ];
     for text in manifests {
-        for command in [&["validate"][..], &["validate", "-o", "json"], &["render"], &["convert", "--to", "trellis"]] {
+        for command in
+            [&["validate"][..], &["validate", "-o", "json"], &["render"], &["convert", "--to", "trellis"]]
+        {
             let output = trellis_reading(command, text.as_bytes());
             let printed = out(&output) + &err(&output);
             assert!(!printed.contains(secret), "{command:?} shows a secret:\n{printed}");
