@@ -1,1 +1,28 @@
-//! Placeholder.
+//! Reading and writing the manifest languages.
+//!
+//! The bottom of this crate is the *source layer*, which knows no dialect at all:
+//!
+//! * [`source`]: the texts that were read, and places in them;
+//! * [`diagnostic`]: what there is to say about a place, and [`render`] to say it to a person or a program;
+//! * [`tree`] and [`parse`]: YAML and JSON as a tree in which every node knows its place;
+//! * [`path`]: the names of places inside a document, such as `spec.workers[0].name`;
+//! * [`check`]: a document held against a JSON schema, with every problem reported at once;
+//! * [`yaml_out`]: values written as YAML that every YAML reader understands alike.
+//!
+//! Everything here is a pure function of its arguments. Nothing here panics, whatever the input.
+
+pub mod check;
+pub mod diagnostic;
+pub mod parse;
+pub mod path;
+pub mod render;
+pub mod scalar;
+pub mod source;
+pub mod tree;
+pub mod yaml_out;
+
+mod json;
+mod syntax_error;
+
+#[cfg(test)]
+mod properties;
