@@ -111,7 +111,7 @@ impl<'run> Checker<'run> {
         match view.shape(self.root) {
             Shape::Anything => Some(untyped(node)),
             Shape::Object => self.object(view, node, path, parent),
-            Shape::List => self.list(view, node, path),
+            Shape::List => self.list(view, node, path, parent),
             Shape::Scalar => self.scalar(view, node, path),
         }
     }
@@ -134,16 +134,26 @@ impl<'run> Checker<'run> {
         None
     }
 
-    fn list(&mut self, view: &View<'run>, node: &Node, path: &FieldPath) -> Option<Value> {
+    fn list(
+        &mut self,
+        view: &View<'run>,
+        node: &Node,
+        path: &FieldPath,
+        parent: Option<&View<'run>>,
+    ) -> Option<Value> {
         let NodeValue::Sequence(items) = &node.value else {
             return self.wrong_kind(view, node, path);
         };
-        let too_few = view.number("minItems").filter(|least| (items.len() as f64) < *least);
-        let too_many = view.number("maxItems").filter(|most| (items.len() as f64) > *most);
+        let count = items.len() as u64;
+        let too_few = view.count("minItems").filter(|least| count < *least);
+        let too_many = view.count("maxItems").filter(|most| count > *most);
         if let Some((word, limit)) =
             too_few.map(|limit| ("at least", limit)).or(too_many.map(|limit| ("at most", limit)))
         {
-            let message = format!("this list must have {word} {limit} items, but has {}", items.len());
+            let message = format!(
+                "this list must have {word} {limit} item{}, but has {count}",
+                if limit == 1 { "" } else { "s" }
+            );
             self.report(Diagnostic::error("invalid-value", message), node.span, path);
         }
         let item_view = view.get("items").map(|items| View::resolve(self.root, items));
@@ -158,7 +168,7 @@ impl<'run> Checker<'run> {
                     self.report(diagnostic, item.span, &path);
                     None
                 }
-                Some(item_view) => self.value(item_view, item, &path, None),
+                Some(item_view) => self.value(item_view, item, &path, parent),
                 None => Some(untyped(item)),
             };
             match value {
@@ -173,7 +183,8 @@ impl<'run> Checker<'run> {
     fn wrong_kind(&mut self, view: &View<'run>, node: &Node, path: &FieldPath) -> Option<Value> {
         let expected = self.expected(view);
         let message = format!("expected {expected}, found {}", node.kind_name());
-        let diagnostic = Diagnostic::error("wrong-type", message).label(format!("this is {}", node.kind_name()));
+        let diagnostic =
+            Diagnostic::error("wrong-type", message).label(format!("this is {}", node.kind_name()));
         let diagnostic = match (view.shape(self.root), &node.value) {
             (Shape::List, NodeValue::Sequence(_)) => diagnostic,
             (_, NodeValue::Scalar { text, .. }) if text == "..." => {
@@ -187,7 +198,11 @@ impl<'run> Checker<'run> {
             (Shape::Object, NodeValue::Scalar { .. }) => {
                 let known = view.property_names();
                 let list = suggest::known_fields(&known);
-                if known.is_empty() { diagnostic } else { diagnostic.help(format!("a mapping has fields; {list}")) }
+                if known.is_empty() {
+                    diagnostic
+                } else {
+                    diagnostic.help(format!("a mapping has fields; {list}"))
+                }
             }
             _ => diagnostic,
         };

@@ -100,11 +100,11 @@ impl Diagnostic {
         self
     }
 
-    /// Says which field it is about. A path is anything that shows as one.
+    /// Says which field it is about.
     #[must_use]
-    pub fn path(mut self, path: impl ToString) -> Self {
+    pub fn path(mut self, path: impl Into<String>) -> Self {
         // The path of the document itself is empty and says nothing.
-        self.path = Some(path.to_string()).filter(|path| !path.is_empty());
+        self.path = Some(path.into()).filter(|path| !path.is_empty());
         self
     }
 

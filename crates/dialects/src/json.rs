@@ -183,7 +183,9 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_left_to_yaml() {
-        for text in ["a: 1", "{a: 1}", "[1,]", "{\"a\":1} x", "[01]", "[\"\\q\"]", "[", "[\"a", "{\"a\" 1}", "[1 2]"] {
+        for text in
+            ["a: 1", "{a: 1}", "[1,]", "{\"a\":1} x", "[01]", "[\"\\q\"]", "[", "[\"a", "{\"a\" 1}", "[1 2]"]
+        {
             assert!(read(text).is_none(), "{text}");
         }
     }

@@ -1,6 +1,6 @@
 //! YAML and JSON read into trees.
 //!
-//! The parser below delivers events; the [`builder`] puts them together. Both work with explicit stacks and
+//! The parser below delivers events; the builder puts them together. Both work with explicit stacks and
 //! fixed limits, so that no text, however hostile, takes more than a bounded amount of memory.
 
 pub(crate) mod builder;
@@ -34,9 +34,12 @@ pub(crate) const TOO_LARGE: &str = "too-large";
 pub fn parse(file: FileId, text: &str, out: &mut Diagnostics) -> Vec<Document> {
     if text.len() > MAX_TEXT_BYTES {
         out.push(
-            Diagnostic::error(TOO_LARGE, format!("this text has {} bytes; at most 16 MiB are read", text.len()))
-                .at(Location::new(file, Span::default()))
-                .help("split it into several files"),
+            Diagnostic::error(
+                TOO_LARGE,
+                format!("this text has {} bytes; at most 16 MiB are read", text.len()),
+            )
+            .at(Location::new(file, Span::default()))
+            .help("split it into several files"),
         );
         return Vec::new();
     }
@@ -106,7 +109,10 @@ fn take(builder: &mut Builder<'_>, event: Event<'_>, span: Span, tag_span: Optio
         }
         Event::SequenceEnd | Event::MappingEnd => builder.end_collection(span),
         Event::Alias(anchor) => builder.alias(anchor, span),
-        Event::UnresolvedAlias(name) => builder.unknown_alias(&name, span),
+        Event::UnresolvedAlias(name) => {
+            builder.unknown_alias(&name, span);
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -116,7 +122,13 @@ fn is_flow(style: granit_parser::StructureStyle) -> bool {
 }
 
 /// What a scalar is, given how it was written and tagged.
-fn scalar(builder: &mut Builder<'_>, text: String, plain: bool, tag: Option<&Tag>, tag_span: Span) -> NodeValue {
+fn scalar(
+    builder: &mut Builder<'_>,
+    text: String,
+    plain: bool,
+    tag: Option<&Tag>,
+    tag_span: Span,
+) -> NodeValue {
     let plain = match tag {
         None => plain,
         // A lone `!` says "as written, nothing else".
@@ -154,10 +166,13 @@ fn check_collection_tag(builder: &mut Builder<'_>, tag: Option<&Tag>, tag_span: 
 fn report_tag(builder: &mut Builder<'_>, tag: &Tag, tag_span: Span) {
     let location = builder.location(tag_span);
     builder.report(
-        Diagnostic::error("unsupported-tag", format!("the tag `{}{}` is not supported", tag.original_handle(), tag.suffix()))
-            .at(location)
-            .label("only the tags of plain YAML, such as !!str, are read")
-            .help("remove the tag; if the text itself begins with `!`, put it in quotes"),
+        Diagnostic::error(
+            "unsupported-tag",
+            format!("the tag `{}{}` is not supported", tag.original_handle(), tag.suffix()),
+        )
+        .at(location)
+        .label("only the tags of plain YAML, such as !!str, are read")
+        .help("remove the tag; if the text itself begins with `!`, put it in quotes"),
     );
 }
 

@@ -142,6 +142,12 @@ impl fmt::Display for FieldPath {
     }
 }
 
+impl From<&FieldPath> for String {
+    fn from(path: &FieldPath) -> Self {
+        path.to_string()
+    }
+}
+
 impl std::str::FromStr for FieldPath {
     type Err = PathError;
 
@@ -192,7 +198,9 @@ mod tests {
 
     #[test]
     fn parse_is_the_inverse_of_display() {
-        for keys in [vec!["a"], vec!["a.b/c", "d"], vec!["", "x"], vec!["q\"uo\\te", "\n", "]"], vec!["é", "a-b_c"]] {
+        for keys in
+            [vec!["a"], vec!["a.b/c", "d"], vec!["", "x"], vec!["q\"uo\\te", "\n", "]"], vec!["é", "a-b_c"]]
+        {
             let path = keys.iter().fold(FieldPath::root(), |path, key| path.child(key).index(12));
             assert_eq!(FieldPath::parse(&path.to_string()), Ok(path));
         }
@@ -201,7 +209,9 @@ mod tests {
 
     #[test]
     fn what_is_no_path_is_refused() {
-        for text in ["a..b", ".a", "a[", "a[x]", "a[0]b", "a[\"x]", "a[\"x\"", "a b", "a[01]", "a.", "a[+1]", "a[-1]"] {
+        for text in
+            ["a..b", ".a", "a[", "a[x]", "a[0]b", "a[\"x]", "a[\"x\"", "a b", "a[01]", "a.", "a[+1]", "a[-1]"]
+        {
             assert!(FieldPath::parse(text).is_err(), "{text}");
         }
     }

@@ -18,15 +18,15 @@ const MAX_TEXT_CHARS: usize = 200;
 pub fn render_human(diagnostics: &Diagnostics, sources: &SourceMap, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let renderer = renderer.decor_style(DecorStyle::Ascii);
-    let mut rendered = String::new();
+    let mut all = String::new();
     for diagnostic in diagnostics {
-        if !rendered.is_empty() {
-            rendered.push('\n');
+        if !all.is_empty() {
+            all.push('\n');
         }
-        rendered.push_str(&render_one(diagnostic, sources, &renderer));
-        rendered.push('\n');
+        all.push_str(&render_one(diagnostic, sources, &renderer));
+        all.push('\n');
     }
-    rendered
+    all
 }
 
 fn render_one(diagnostic: &Diagnostic, sources: &SourceMap, renderer: &Renderer) -> String {
@@ -50,7 +50,8 @@ fn render_one(diagnostic: &Diagnostic, sources: &SourceMap, renderer: &Renderer)
                     Some(rest) => (rest, line_start + '\u{feff}'.len_utf8()),
                     None => (text, line_start),
                 };
-                let inside = |offset: usize| floor_char(text, offset.saturating_sub(line_start).min(text.len()));
+                let inside =
+                    |offset: usize| floor_char(text, offset.saturating_sub(line_start).min(text.len()));
                 let (start, end) = (inside(location.span.start), inside(location.span.end));
                 // Replacing characters moves offsets, hence piece by piece.
                 let mut shown = printable(text.get(..start).unwrap_or_default());
@@ -166,7 +167,8 @@ mod tests {
     #[test]
     fn looks_like_the_rust_compiler() {
         let (sources, diagnostic) = marked("spec:\n  replica: 3\n", "replica");
-        let all = one(diagnostic.path("spec.replica").label("not known here").help("did you mean `replicas`?"));
+        let all =
+            one(diagnostic.path("spec.replica").label("not known here").help("did you mean `replicas`?"));
         insta::assert_snapshot!(render_human(&all, &sources, false), @r"
         error[unknown-field]: unknown field `replica`
          --> a.yaml:2:3

@@ -104,7 +104,10 @@ mod tests {
         for text in ["1.", "1.20", ".5", "1e3", "-1.5E-3", ".inf", "-.INF", ".nan", "12e03"] {
             assert_eq!(plain_kind(text), PlainKind::Float, "{text}");
         }
-        for text in ["1_000", "12:30:45", "1.2.3", "yes", "tRUE", "0xZZ", "0o8", "-", "+", ".", "e3", "1e", "-.nan", "-0x1"] {
+        for text in [
+            "1_000", "12:30:45", "1.2.3", "yes", "tRUE", "0xZZ", "0o8", "-", "+", ".", "e3", "1e", "-.nan",
+            "-0x1",
+        ] {
             assert_eq!(plain_kind(text), PlainKind::Text, "{text}");
         }
         assert_eq!(plain_kind("True"), PlainKind::Boolean(true));

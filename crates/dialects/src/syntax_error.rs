@@ -22,7 +22,11 @@ pub(crate) fn describe(file: FileId, text: &str, problem: &ScanError) -> Diagnos
     }
     let elided = |line: &Line<'_>| line.content() == "...";
     // Where a value is due, `...` and the line after it read as one text up to the `:`.
-    let elision = if elided(&line) { Some(line.content_span()) } else { above.as_ref().filter(|above| elided(above)).map(Line::content_span) };
+    let elision = if elided(&line) {
+        Some(line.content_span())
+    } else {
+        above.as_ref().filter(|above| elided(above)).map(Line::content_span)
+    };
     if let Some(span) = elision {
         return located(Diagnostic::error(CODE, "`...` is not a value or a key"), span)
             .label("something seems to be left out here")
@@ -33,7 +37,8 @@ pub(crate) fn describe(file: FileId, text: &str, problem: &ScanError) -> Diagnos
         && above.indentation() < line.indentation()
         && let Some((key, _)) = above.key_with_value()
     {
-        let message = format!("this line is indented deeper than the one above, although `{key}` already has a value");
+        let message =
+            format!("this line is indented deeper than the one above, although `{key}` already has a value");
         return located(Diagnostic::error(CODE, message), line.content_span())
             .label("indented too deep")
             .help(format!("give this line the same indentation as `{key}`, or remove the value of `{key}`"));
@@ -85,9 +90,10 @@ fn words(kind: &ErrorKind, line: &Line<'_>) -> (String, Option<String>) {
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
             plain(&format!("`{open}` is closed by `{close}`"), "close every bracket with its own counterpart")
         }
-        ErrorKind::MisplacedFlowCollectionEnd => {
-            plain("this bracket closes nothing", "remove it, or put the text in quotes if it belongs to a text")
-        }
+        ErrorKind::MisplacedFlowCollectionEnd => plain(
+            "this bracket closes nothing",
+            "remove it, or put the text in quotes if it belongs to a text",
+        ),
         ErrorKind::ExpectedFlowMappingSeparator => {
             plain("expected `,` or `}` here", "separate the entries between braces with commas")
         }

@@ -40,7 +40,8 @@ impl<'run> Checker<'run> {
             [only] => self.value(&only.1, node, path, parent),
             several if wanted == Shape::Object => self.object_branch(view, several, node, path, parent),
             several => {
-                let texts: Option<Vec<_>> = several.iter().map(|branch| branch.1.enumeration(self.root)).collect();
+                let texts: Option<Vec<_>> =
+                    several.iter().map(|branch| branch.1.enumeration(self.root)).collect();
                 match (texts, node.as_text()) {
                     (Some(texts), Some(text)) => self.one_of(&texts.concat(), text, node, path),
                     _ => self.value(&several[self.scalar_branch(several, node)].1, node, path, parent),
@@ -97,8 +98,9 @@ impl<'run> Checker<'run> {
             None => node.entries().iter().filter(|entry| view.property(&entry.key).is_none()).count(),
         };
         let contradicted = node.entries().iter().filter(|entry| {
-            let texts =
-                view.property(&entry.key).and_then(|schema| View::resolve(self.root, schema).enumeration(self.root));
+            let texts = view
+                .property(&entry.key)
+                .and_then(|schema| View::resolve(self.root, schema).enumeration(self.root));
             matches!((texts, entry.node.as_text()), (Some(texts), Some(text)) if !texts.contains(&text))
         });
         // A constant that contradicts is a tag of another branch, which says more than any number of keys.
@@ -115,14 +117,19 @@ impl<'run> Checker<'run> {
         path: &FieldPath,
         parent: Option<&View<'run>>,
     ) -> Option<Value> {
-        let present: Vec<usize> =
-            tags.iter().enumerate().filter(|(_, tag)| node.get(tag).is_some()).map(|(index, _)| index).collect();
+        let present: Vec<usize> = tags
+            .iter()
+            .enumerate()
+            .filter(|(_, tag)| node.get(tag).is_some())
+            .map(|(index, _)| index)
+            .collect();
         if let [only] = present.as_slice() {
             return self.value(&branches[*only].1, node, path, parent);
         }
         let names = suggest::listed(tags);
         let diagnostic = if present.is_empty() {
-            Diagnostic::error("choose-one", format!("one of {names} is needed here")).label("none of them is given")
+            Diagnostic::error("choose-one", format!("one of {names} is needed here"))
+                .label("none of them is given")
         } else {
             let given: Vec<&str> = present.iter().map(|index| tags[*index]).collect();
             let message = format!("only one of {} can be given", suggest::listed(&given));
@@ -179,7 +186,8 @@ impl<'run> Checker<'run> {
             }
         }
         let message = format!("expected {}, found {}", expected.join(" or "), node.kind_name());
-        let mut diagnostic = Diagnostic::error("wrong-type", message).label(format!("this is {}", node.kind_name()));
+        let mut diagnostic =
+            Diagnostic::error("wrong-type", message).label(format!("this is {}", node.kind_name()));
         let tags: Option<Vec<&str>> = all.iter().map(|branch| only_tag(&branch.1)).collect();
         if let Some(tags) = tags {
             diagnostic = diagnostic.help(format!("write a mapping with one of {}", suggest::listed(&tags)));

@@ -62,7 +62,8 @@ impl Range {
 
     /// The rule in words that fit after "must be".
     pub(super) fn rule(&self) -> String {
-        let least = self.least.map(|least| least.to_string()).or(self.whole.map(|(least, _)| least.to_string()));
+        let least =
+            self.least.map(|least| least.to_string()).or(self.whole.map(|(least, _)| least.to_string()));
         let most = self.most.map(|most| most.to_string()).or(self.whole.map(|(_, most)| most.to_string()));
         match (least, most) {
             (Some(least), Some(most)) => format!("between {least} and {most}"),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::schema::{Shape, View};
 use super::{Checker, first_line_span, suggest, untyped};
 use crate::diagnostic::Diagnostic;
-use crate::path::FieldPath;
+use crate::path::{FieldPath, Segment};
 use crate::tree::{Entry, Node, NodeValue};
 
 impl<'run> Checker<'run> {
@@ -20,11 +20,16 @@ impl<'run> Checker<'run> {
             return self.wrong_kind(view, node, path);
         };
         let required = view.required();
+        let outer_sensitive = self.sensitive;
+        let secret_beside = self.holds_secret(view, entries);
         let mut object = Map::new();
         let mut given: Vec<&str> = Vec::new();
         let mut complete = true;
         for entry in entries {
+            // A snippet of a key may show its neighbours, and a misspelt secret is a secret.
+            self.sensitive = outer_sensitive || secret_beside;
             let name = self.other_spelling(view, entry, entries, path);
+            self.sensitive = outer_sensitive;
             let Ok(name) = name else {
                 complete = false;
                 continue;
@@ -49,11 +54,15 @@ impl<'run> Checker<'run> {
                     self.value(&field_view, &entry.node, &field_path, Some(view))
                 }
                 // A plain `type: object` is a map of anything.
-                (None, None) if view.get("properties").is_none() && view.get("additionalProperties").is_none() => {
+                (None, None)
+                    if view.get("properties").is_none() && view.get("additionalProperties").is_none() =>
+                {
                     Some(untyped(&entry.node))
                 }
                 (None, None) => {
+                    self.sensitive = outer_sensitive || secret_beside;
                     self.unknown_field(view, entry, &field_path, parent);
+                    self.sensitive = outer_sensitive;
                     None
                 }
             };
@@ -64,11 +73,26 @@ impl<'run> Checker<'run> {
                 None => complete = false,
             }
         }
+        self.sensitive = outer_sensitive || secret_beside;
         for name in required.into_iter().filter(|name| !given.contains(name)) {
             self.missing_field(view, name, node, path);
             complete = false;
         }
+        self.sensitive = outer_sensitive;
         complete.then_some(Value::Object(object))
+    }
+
+    /// Whether a mapping has, or by a slip of the pen may have, a secret field.
+    fn holds_secret(&self, view: &View<'run>, entries: &[Entry]) -> bool {
+        let names = view.property_names();
+        let secrets: Vec<&str> = names
+            .into_iter()
+            .filter(|name| {
+                let schema = view.property(name);
+                schema.is_some_and(|schema| View::resolve(self.root, schema).flag("x-trellis-sensitive"))
+            })
+            .collect();
+        !secrets.is_empty() && entries.iter().any(|entry| suggest::closest(&entry.key, &secrets).is_some())
     }
 
     /// The name a key stands for. An error means that the same field is given under both names.
@@ -92,7 +116,8 @@ impl<'run> Checker<'run> {
             .find(|before| view.alias(&before.key) == Some(name))
             .or_else(|| entries.iter().find(|other| other.key == name));
         if let Some(other) = other {
-            let message = format!("`{}` and `{}` are the same field and both are given", other.key, entry.key);
+            let message =
+                format!("`{}` and `{}` are the same field and both are given", other.key, entry.key);
             let diagnostic = Diagnostic::error("duplicate-key", message)
                 .label(format!("another spelling of `{name}`"))
                 .help(format!("keep `{name}` only"));
@@ -119,7 +144,8 @@ impl<'run> Checker<'run> {
 
     fn missing_field(&mut self, view: &View<'run>, name: &str, node: &Node, path: &FieldPath) {
         let schema = view.property(name).map(|schema| View::resolve(self.root, schema));
-        let what = schema.as_ref().and_then(View::summary).map(|text| format!(": {text}")).unwrap_or_default();
+        let what =
+            schema.as_ref().and_then(View::summary).map(|text| format!(": {text}")).unwrap_or_default();
         let present = node.entry(name);
         let diagnostic = if present.is_some() {
             let empty = match schema.map(|schema| schema.shape(self.root)) {
@@ -181,11 +207,19 @@ impl<'run> Checker<'run> {
             }
         }
         let found = suggest::equal_but_for_spelling(key, &parent?.property_names())?;
-        // The path is that of the key; the parent is two keys up.
-        let above = path.segments().len().checked_sub(3).and_then(|at| path.segments().get(at));
-        Some(match above {
-            Some(crate::path::Segment::Key(name)) => format!("`{found}` belongs in `{name}`, one level up"),
-            _ => format!("`{found}` belongs one level up"),
+        Some(match above(path.segments()) {
+            [] => format!("`{found}` belongs at the top of the document"),
+            [.., Segment::Key(name)] => format!("`{found}` belongs in `{name}`, one level up"),
+            [.., Segment::Index(_)] => format!("`{found}` belongs one level up"),
         })
     }
+}
+
+/// The path of the object around the object that holds a key: without the key, the list items, and their key.
+fn above(path: &[Segment]) -> &[Segment] {
+    let mut rest = path.split_last().map_or(path, |(_, rest)| rest);
+    while let [before @ .., Segment::Index(_)] = rest {
+        rest = before;
+    }
+    rest.split_last().map_or(rest, |(_, rest)| rest)
 }

@@ -51,21 +51,37 @@ impl<'run> Checker<'run> {
         }
     }
 
-    fn text(&mut self, view: &View<'run>, text: &str, plain: bool, node: &Node, path: &FieldPath) -> Option<Value> {
+    fn text(
+        &mut self,
+        view: &View<'run>,
+        text: &str,
+        plain: bool,
+        node: &Node,
+        path: &FieldPath,
+    ) -> Option<Value> {
         if plain {
             let listed = view.enumeration(self.root).is_some_and(|texts| texts.contains(&text));
             if !matches!(plain_kind(text), PlainKind::Text) && !listed {
                 let message = format!("expected text, found {}", node.kind_name());
                 let diagnostic = Diagnostic::error("wrong-type", message)
                     .label(format!("YAML reads this as {}", node.kind_name()));
-                let diagnostic = self.unless_sensitive(diagnostic, format!("put it in quotes: \"{text}\""), "put it in quotes");
+                let diagnostic = self.unless_sensitive(
+                    diagnostic,
+                    format!("put it in quotes: \"{text}\""),
+                    "put it in quotes",
+                );
                 self.report(diagnostic, node.span, path);
                 return None;
             }
             if let Some(truth) = yaml_1_1_boolean(text).filter(|_| !listed) {
-                let message = format!("{} is text here, but many YAML readers take it for `{truth}`", self.quote(text));
+                let message =
+                    format!("{} is text here, but many YAML readers take it for `{truth}`", self.quote(text));
                 let diagnostic = Diagnostic::warning(OLD_BOOLEAN, message);
-                let diagnostic = self.unless_sensitive(diagnostic, format!("put it in quotes: \"{text}\""), "put it in quotes");
+                let diagnostic = self.unless_sensitive(
+                    diagnostic,
+                    format!("put it in quotes: \"{text}\""),
+                    "put it in quotes",
+                );
                 self.report(diagnostic, node.span, path);
             }
         }
@@ -81,16 +97,16 @@ impl<'run> Checker<'run> {
         if let Some(texts) = view.enumeration(self.root) {
             return self.one_of(&texts, text, node, path);
         }
-        let length = text.chars().count() as f64;
+        let length = text.chars().count() as u64;
         let mut broken = Vec::new();
-        if let Some(least) = view.number("minLength").filter(|least| length < *least) {
-            broken.push(if least <= 1.0 {
+        if let Some(least) = view.count("minLength").filter(|least| length < *least) {
+            broken.push(if least <= 1 {
                 "must not be empty".to_owned()
             } else {
                 format!("must have at least {least} characters")
             });
         }
-        if let Some(most) = view.number("maxLength").filter(|most| length > *most) {
+        if let Some(most) = view.count("maxLength").filter(|most| length > *most) {
             broken.push(format!("must have at most {most} characters, but has {length}"));
         }
         if let Some(pattern) = view.text("pattern") {
@@ -101,19 +117,27 @@ impl<'run> Checker<'run> {
                     None => format!("does not match `{pattern}`"),
                 }),
                 // A fault of the schema, not of the document; to pass over it would be to check nothing.
-                Err(_) => broken.push(format!("cannot be checked: the pattern `{pattern}` of the schema is not valid")),
+                Err(_) => broken
+                    .push(format!("cannot be checked: the pattern `{pattern}` of the schema is not valid")),
             }
         }
         let complete = broken.is_empty();
         for rule in broken {
-            let message = format!("{} {rule}", if text.is_empty() { "this text".to_owned() } else { self.quote(text) });
+            let message =
+                format!("{} {rule}", if text.is_empty() { "this text".to_owned() } else { self.quote(text) });
             self.report(Diagnostic::error("invalid-value", message).label(rule), node.span, path);
         }
         complete.then(|| Value::from(text))
     }
 
     /// Checks a text against the words there are to choose from.
-    pub(super) fn one_of(&mut self, texts: &[&str], text: &str, node: &Node, path: &FieldPath) -> Option<Value> {
+    pub(super) fn one_of(
+        &mut self,
+        texts: &[&str],
+        text: &str,
+        node: &Node,
+        path: &FieldPath,
+    ) -> Option<Value> {
         if texts.contains(&text) {
             return Some(Value::from(text));
         }
@@ -123,7 +147,11 @@ impl<'run> Checker<'run> {
             None => format!("allowed are {allowed}"),
         };
         let message = format!("{} is not allowed here", self.quote(text));
-        self.report(Diagnostic::error("invalid-value", message).label("not one of the allowed values").help(help), node.span, path);
+        self.report(
+            Diagnostic::error("invalid-value", message).label("not one of the allowed values").help(help),
+            node.span,
+            path,
+        );
         None
     }
 
@@ -143,7 +171,11 @@ impl<'run> Checker<'run> {
             (true, Some(truth), _) => Some(Value::Bool(truth)),
             (true, None, Some(truth)) => {
                 let message = format!("`{text}` is read as `{truth}`, but not every YAML reader does so");
-                self.report(Diagnostic::warning(OLD_BOOLEAN, message).help(format!("write `{truth}`")), node.span, path);
+                self.report(
+                    Diagnostic::warning(OLD_BOOLEAN, message).help(format!("write `{truth}`")),
+                    node.span,
+                    path,
+                );
                 Some(Value::Bool(truth))
             }
             (false, Some(truth), _) => {
@@ -190,8 +222,9 @@ impl<'run> Checker<'run> {
             _ => {
                 let digits: String = text.chars().filter(|character| *character != '_').collect();
                 if digits != text && plain_kind(&digits) == PlainKind::Integer {
-                    let diagnostic = Diagnostic::error("wrong-type", "underscores are not allowed in numbers")
-                        .help(format!("write {digits}"));
+                    let diagnostic =
+                        Diagnostic::error("wrong-type", "underscores are not allowed in numbers")
+                            .help(format!("write {digits}"));
                     self.report(diagnostic, node.span, path);
                     return None;
                 }
@@ -208,10 +241,9 @@ impl<'run> Checker<'run> {
         node: &Node,
         path: &FieldPath,
     ) -> Option<Value> {
-        let value = match exact {
-            Some(exact) => integer_json(exact),
-            None => float_json(text),
-        };
+        // A whole number that no integer type holds may still be a number with a fraction, if that is allowed.
+        let float = || float_json(text).filter(|_| view.has_type("number"));
+        let value = exact.and_then(integer_json).or_else(float);
         let range = Range::of(view);
         if let Some(found) = value.filter(|value| range.holds(value.as_f64().unwrap_or_default(), exact)) {
             return Some(found);
@@ -232,7 +264,9 @@ impl<'run> Checker<'run> {
         let message = format!("{} is octal in YAML 1.1 and decimal in YAML 1.2", self.quote(text));
         let octal = i128::from_str_radix(digits, 8).ok().filter(|_| digits != "0");
         let help = match octal {
-            Some(octal) => format!("write {sign}{digits} if decimal is meant, or {sign}{octal} for octal {digits}"),
+            Some(octal) => {
+                format!("write {sign}{digits} if decimal is meant, or {sign}{octal} for octal {digits}")
+            }
             None => format!("write {sign}{digits}, without the leading zeros"),
         };
         let diagnostic = Diagnostic::error("ambiguous-number", message);

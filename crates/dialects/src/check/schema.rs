@@ -48,7 +48,9 @@ impl<'schema> View<'schema> {
             }
             self.layers.push(layer);
             self.nullable |= layer.get("type").is_some_and(allows_null) || is_true(layer.get("nullable"));
-            if let Some(target) = layer.get("$ref").and_then(Value::as_str).and_then(|name| target(root, name)) {
+            if let Some(target) =
+                layer.get("$ref").and_then(Value::as_str).and_then(|name| target(root, name))
+            {
                 open.push(target);
             }
             open.extend(branches(layer, "allOf"));
@@ -76,6 +78,11 @@ impl<'schema> View<'schema> {
 
     pub(super) fn text(&self, keyword: &str) -> Option<&'schema str> {
         self.get(keyword).and_then(Value::as_str)
+    }
+
+    /// A keyword that counts something.
+    pub(super) fn count(&self, keyword: &str) -> Option<u64> {
+        self.get(keyword).and_then(Value::as_u64)
     }
 
     pub(super) fn number(&self, keyword: &str) -> Option<f64> {
@@ -140,7 +147,9 @@ impl<'schema> View<'schema> {
     }
 
     pub(super) fn shape(&self, root: &'schema Value) -> Shape {
-        if self.has_type("object") || self.get("properties").is_some() || self.get("additionalProperties").is_some()
+        if self.has_type("object")
+            || self.get("properties").is_some()
+            || self.get("additionalProperties").is_some()
         {
             Shape::Object
         } else if self.has_type("array") || self.get("items").is_some() {
@@ -151,8 +160,7 @@ impl<'schema> View<'schema> {
             Shape::Scalar
         } else {
             // A choice is of the shape all its branches have, if they agree.
-            let mut shapes =
-                self.alternatives.iter().map(|branch| Self::resolve(root, branch).leaf_shape());
+            let mut shapes = self.alternatives.iter().map(|branch| Self::resolve(root, branch).leaf_shape());
             let first = shapes.next().unwrap_or(Shape::Anything);
             if shapes.all(|shape| shape == first) { first } else { Shape::Anything }
         }
@@ -160,11 +168,7 @@ impl<'schema> View<'schema> {
 
     /// The shape without a look into nested choices, which could go in circles.
     pub(super) fn leaf_shape(&self) -> Shape {
-        if self.alternatives.is_empty() {
-            self.shape(&Value::Null)
-        } else {
-            Shape::Anything
-        }
+        if self.alternatives.is_empty() { self.shape(&Value::Null) } else { Shape::Anything }
     }
 
     /// The texts to choose from, if the schema is a choice of texts and nothing else.
@@ -225,5 +229,7 @@ fn allows_null(types: &Value) -> bool {
 fn is_null_schema(schema: &Value) -> bool {
     schema.get("type").is_some_and(|types| types == "null")
         || schema.get("const").is_some_and(Value::is_null)
-        || schema.get("enum").is_some_and(|list| list.as_array().is_some_and(|list| list.iter().all(Value::is_null)))
+        || schema
+            .get("enum")
+            .is_some_and(|list| list.as_array().is_some_and(|list| list.iter().all(Value::is_null)))
 }

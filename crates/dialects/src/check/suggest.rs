@@ -26,11 +26,18 @@ pub(super) fn closest<'name>(wrong: &str, names: &[&'name str]) -> Option<&'name
 /// The name that differs in case, dashes, underscores or a plural s only.
 pub(super) fn equal_but_for_spelling<'name>(wrong: &str, names: &[&'name str]) -> Option<&'name str> {
     let folded = fold(wrong);
-    names.iter().find(|name| fold(name) == folded).or_else(|| names.iter().find(|name| plural(&fold(name), &folded))).copied()
+    names
+        .iter()
+        .find(|name| fold(name) == folded)
+        .or_else(|| names.iter().find(|name| plural(&fold(name), &folded)))
+        .copied()
 }
 
 fn fold(name: &str) -> String {
-    name.chars().filter(|character| !matches!(character, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
+    name.chars()
+        .filter(|character| !matches!(character, '-' | '_' | ' '))
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 fn plural(one: &str, other: &str) -> bool {
@@ -46,12 +53,17 @@ fn plural(one: &str, other: &str) -> bool {
 
 /// The names of the fields that are known, as a sentence.
 pub(super) fn known_fields(names: &[&str]) -> String {
-    if names.is_empty() { "no fields are known here".to_owned() } else { format!("known fields: {}", listed(names)) }
+    if names.is_empty() {
+        "no fields are known here".to_owned()
+    } else {
+        format!("known fields: {}", listed(names))
+    }
 }
 
 /// Names with commas between them, the first dozen only.
 pub(super) fn listed(names: &[&str]) -> String {
-    let mut list = names.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let mut list =
+        names.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     if names.len() > MAX_LISTED {
         list.push_str(", …");
     }

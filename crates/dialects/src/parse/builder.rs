@@ -127,7 +127,8 @@ impl<'text> Builder<'text> {
         let node = Node { span: Span::new(span.start, span.start + visible), value };
         self.charge(span, node.weight())?;
         self.keep_anchor(anchor, &node)?;
-        self.place(node, bare)
+        self.place(node, bare);
+        Ok(())
     }
 
     pub(crate) fn start_sequence(&mut self, span: Span, flow: bool, anchor: usize) -> Result<(), Stop> {
@@ -156,13 +157,15 @@ impl<'text> Builder<'text> {
         let end = if frame.flow { span.end } else { frame.end };
         let node = Node { span: Span::new(frame.start, end), value };
         self.keep_anchor(frame.anchor, &node)?;
-        self.place(node, false)
+        self.place(node, false);
+        Ok(())
     }
 
     pub(crate) fn alias(&mut self, anchor: usize, span: Span) -> Result<(), Stop> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             let name = span.slice(self.text).to_owned();
-            return self.refuse_alias(&format!("`{name}` stands inside the value it refers to"), span);
+            self.refuse_alias(&format!("`{name}` stands inside the value it refers to"), span);
+            return Ok(());
         };
         let weight = anchored.weight;
         self.charge(span, weight)?;
@@ -171,20 +174,24 @@ impl<'text> Builder<'text> {
         }
         let Some(anchored) = self.anchors.get(&anchor) else { return Ok(()) };
         let node = Node { span, value: anchored.node.value.clone() };
-        self.place(node, false)
+        self.place(node, false);
+        Ok(())
     }
 
-    pub(crate) fn unknown_alias(&mut self, name: &str, span: Span) -> Result<(), Stop> {
-        self.refuse_alias(&format!("`*{name}` refers to an anchor `&{name}` that is not above it in this document"), span)
+    pub(crate) fn unknown_alias(&mut self, name: &str, span: Span) {
+        self.refuse_alias(
+            &format!("`*{name}` refers to an anchor `&{name}` that is not above it in this document"),
+            span,
+        );
     }
 
-    fn refuse_alias(&mut self, message: &str, span: Span) -> Result<(), Stop> {
+    fn refuse_alias(&mut self, message: &str, span: Span) {
         self.report(
             Diagnostic::error("yaml-syntax", message)
                 .at(self.location(span))
                 .help("if this is meant as text, put it in quotes"),
         );
-        self.place(Node { span, value: NodeValue::Null }, false)
+        self.place(Node { span, value: NodeValue::Null }, false);
     }
 
     fn open(&mut self, span: Span, flow: bool, anchor: usize, content: Content) -> Result<(), Stop> {
@@ -230,10 +237,10 @@ impl<'text> Builder<'text> {
     }
 
     /// Puts a finished node where it belongs: as item, key, value or root.
-    fn place(&mut self, node: Node, bare: bool) -> Result<(), Stop> {
+    fn place(&mut self, node: Node, bare: bool) {
         let Some(frame) = self.stack.last_mut() else {
             self.root = Some(node);
-            return Ok(());
+            return;
         };
         frame.end = frame.end.max(node.span.end);
         match &mut frame.content {
@@ -248,7 +255,6 @@ impl<'text> Builder<'text> {
                 Some(Key::Refused) => {}
             },
         }
-        Ok(())
     }
 
     fn set_key(&mut self, key: Key) {
@@ -276,10 +282,13 @@ impl<'text> Builder<'text> {
         if let Some(first) = self.first_place(&name) {
             let line = self.line(first.start);
             self.report(
-                Diagnostic::error("duplicate-key", format!("the key `{name}` is given twice; the first is on line {line}"))
-                    .at(self.location(span))
-                    .label("given again here")
-                    .help(format!("keep one of the two; the first `{name}` is on line {line}")),
+                Diagnostic::error(
+                    "duplicate-key",
+                    format!("the key `{name}` is given twice; the first is on line {line}"),
+                )
+                .at(self.location(span))
+                .label("given again here")
+                .help(format!("keep one of the two; the first `{name}` is on line {line}")),
             );
             return Key::Refused;
         }
@@ -294,7 +303,9 @@ impl<'text> Builder<'text> {
         // `{{ name }}` reads as a mapping whose key is a mapping.
         let template = self.text.get(..span.start + 1).is_some_and(|before| before.ends_with("{{"));
         self.report(if template {
-            diagnostic.help("this looks like a placeholder of a template; fill it in, or put it in quotes if it is text")
+            diagnostic.help(
+                "this looks like a placeholder of a template; fill it in, or put it in quotes if it is text",
+            )
         } else {
             diagnostic.help("if this is meant as text, put it in quotes")
         });

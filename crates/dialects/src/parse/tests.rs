@@ -1,5 +1,7 @@
 //! Tests of the reading of whole texts.
 
+use std::fmt::Write as _;
+
 use super::*;
 use crate::tree::Node;
 
@@ -34,7 +36,11 @@ fn every_value_knows_its_place() {
     let node = root(text);
     let at = |node: &Node| node.span.slice(text).to_owned();
     assert_eq!(at(node.get("a").unwrap()), "é");
-    assert_eq!(at(node.get("b").unwrap()), "- x\n  - y: 2", "blanks and comments after a block are not part of it");
+    assert_eq!(
+        at(node.get("b").unwrap()),
+        "- x\n  - y: 2",
+        "blanks and comments after a block are not part of it"
+    );
     assert_eq!(at(&node.get("b").unwrap().items()[1]), "y: 2");
     assert_eq!(at(node.get("c").unwrap()), "{d: 'it''s'}");
     assert_eq!(at(node.get("c").unwrap().get("d").unwrap()), "'it''s'");
@@ -52,7 +58,8 @@ fn block_scalars_do_not_mark_the_line_after_them() {
 
 #[test]
 fn nothing_is_written_in_several_ways() {
-    let node = root("a:\nb: ~\nc: null\nd: Null\ne: NULL\nf: \"\"\ng: 'null'\nh: nil\ni: !!str\nj: !!str null\n");
+    let node =
+        root("a:\nb: ~\nc: null\nd: Null\ne: NULL\nf: \"\"\ng: 'null'\nh: nil\ni: !!str\nj: !!str null\n");
     for key in ["a", "b", "c", "d", "e"] {
         assert!(node.get(key).unwrap().is_null(), "{key}");
     }
@@ -112,7 +119,10 @@ fn duplicate_keys_name_the_line_of_the_first() {
     let found = problem(text);
     assert_eq!(found.code, "duplicate-key");
     assert!(found.message.contains("`x`") && found.message.contains("line 3"), "{}", found.message);
-    assert_eq!(found.location.unwrap().span, Span::new(text.rfind('x').unwrap(), text.rfind('x').unwrap() + 1));
+    assert_eq!(
+        found.location.unwrap().span,
+        Span::new(text.rfind('x').unwrap(), text.rfind('x').unwrap() + 1)
+    );
     let (documents, _) = read(text);
     assert_eq!(documents[0].root.get("b").unwrap().get("x").unwrap().as_text(), Some("1"));
 }
@@ -243,7 +253,7 @@ fn limits_hold() {
     assert!(name == TOO_LARGE && message.contains("documents"), "{message}");
     let deep_enough = format!("{}{}", "[".repeat(100), "]".repeat(100));
     assert!(read(&deep_enough).1.is_empty());
-    let block: String = (0..200).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
+    let block = (0..200).map(|level| " ".repeat(level) + "a:").collect::<Vec<_>>().join("\n");
     assert!(code(&block).1.contains("100 levels"));
 }
 
@@ -252,7 +262,7 @@ fn a_billion_laughs_are_not_laughed() {
     let mut text = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n".to_owned();
     for level in 1..12 {
         let items = vec![format!("*a{}", level - 1); 10].join(", ");
-        text += &format!("a{level}: &a{level} [{items}]\n");
+        writeln!(text, "a{level}: &a{level} [{items}]").unwrap();
     }
     let (documents, out) = read(&text);
     assert!(documents.is_empty());
@@ -264,7 +274,7 @@ fn a_billion_laughs_are_not_laughed() {
     // Depth through aliases: each level is shallow where it stands.
     let mut text = "a0: &a0 [x]\n".to_owned();
     for level in 1..120 {
-        text += &format!("a{level}: &a{level} [*a{}]\n", level - 1);
+        writeln!(text, "a{level}: &a{level} [*a{}]", level - 1).unwrap();
     }
     assert!(read(&text).1.iter().next().unwrap().message.contains("100 levels"));
 }
