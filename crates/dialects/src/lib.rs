@@ -9,19 +9,28 @@
 //! * [`check`]: a document held against a JSON schema, with every problem reported at once;
 //! * [`yaml_out`]: values written as YAML that every YAML reader understands alike.
 //!
+//! Above it, [`reading`], [`kinds`] and [`schema`] are what all dialects have in common, and each dialect is a module:
+//!
+//! * [`gardener`]: Gardener's Shoot and what belongs to it.
+//!
 //! Everything here is a pure function of its arguments. Nothing here panics, whatever the input.
 
 pub mod check;
 pub mod diagnostic;
+pub mod gardener;
+pub mod kinds;
 pub mod parse;
 pub mod path;
+pub mod reading;
 pub mod render;
 pub mod scalar;
+pub mod schema;
 pub mod source;
 pub mod tree;
 pub mod yaml_out;
 
 mod json;
+mod shared;
 mod syntax_error;
 
 #[cfg(test)]

@@ -67,6 +67,14 @@ impl FieldPath {
         Self { segments }
     }
 
+    /// The place a relative path such as `workers[0].name` leads to from here. What cannot be read is left out.
+    #[must_use]
+    pub fn join(&self, relative: &str) -> Self {
+        let mut joined = self.clone();
+        joined.segments.extend(Self::parse(relative).unwrap_or_default().segments);
+        joined
+    }
+
     /// Reads what `Display` writes.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let wrong = |why| PathError { text: text.to_owned(), why };
@@ -157,6 +165,14 @@ impl std::str::FromStr for FieldPath {
 }
 
 impl Document {
+    /// The value at a path, if the document has one there.
+    pub fn get(&self, path: &FieldPath) -> Option<&Node> {
+        path.segments().iter().try_fold(&self.root, |node, segment| match segment {
+            Segment::Key(key) => node.get(key),
+            Segment::Index(index) => node.items().get(*index),
+        })
+    }
+
     /// The span of the value at a path, and of the key it stands under.
     ///
     /// When the path leaves the document, the deepest value on the way is meant. A list item has no key: there

@@ -62,7 +62,7 @@ impl Reading {
             let message = format!("{}: {}", problem.subject, problem.message);
             let mut diagnostic = Diagnostic::new(severity, problem.code, message);
             if let Some((location, path)) = self.locate(&problem.subject, &problem.path) {
-                diagnostic = diagnostic.at(location).path(path);
+                diagnostic = diagnostic.at(location).path(&path);
             } else {
                 diagnostic = diagnostic.path(&problem.path);
             }
