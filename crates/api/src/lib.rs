@@ -4,3 +4,4 @@
 //! - one module for each language or group of kinds.
 
 pub mod common;
+pub mod gardener;
