@@ -48,21 +48,18 @@ impl<'d> Draft<'d, '_> {
             let help = "read the CloudProfile together with the Shoot, or give both a CPU topology and memory.guest";
             self.cx.notice("unresolved-machine-type", &config_at, message, help);
         }
+        if !is_flavor(name) {
+            self.needs.push(format!("what machine type {name} is"));
+        }
         flavor_name(name).map(Shape::Flavor).or_else(|| self.cx.parse(&at, name).map(Shape::Flavor))
     }
 
     /// The machine type of that name in the CloudProfile.
     fn machine_type(&mut self, at: &FieldPath, name: &str) -> Option<&'d MachineType> {
-        let is_flavor = flavor_name(name).is_some_and(|name| trellis_model::flavor::catalogue().contains_key(&name));
-        let Some(profile) = self.profile else {
-            if !is_flavor {
-                self.needs.push(format!("what machine type {name} is"));
-            }
-            return None;
-        };
+        let profile = self.profile?;
         let found = profile.machine_types.get(name);
         match found {
-            None if is_flavor => {}
+            None if is_flavor(name) => {}
             None => {
                 let names: Vec<&str> = profile.machine_types.keys().map(String::as_str).collect();
                 let message = format!("the CloudProfile has no machine type `{name}`");
@@ -207,4 +204,9 @@ impl<'d> Draft<'d, '_> {
 /// A flavor's name from a machine type's: flavors have no dots, underscores or capitals.
 fn flavor_name(name: &str) -> Option<FlavorName> {
     FlavorName::new(name.to_lowercase().replace(['.', '_'], "-")).ok()
+}
+
+/// Whether Trellis's own catalogue has a flavor of that name.
+fn is_flavor(name: &str) -> bool {
+    flavor_name(name).is_some_and(|name| trellis_model::flavor::catalogue().contains_key(&name))
 }
