@@ -66,7 +66,7 @@ impl Draft<'_, '_> {
         let found = self.profile.zip(machine_type).and_then(|(profile, name)| profile.machine_types.get(name));
         let Some((machine_type, storage)) = found.and_then(|found| Some((found, found.storage.as_ref()?))) else {
             let help = "add `volume` with a `type` (`default` is the default storage class) and a `size`";
-            missing(self.cx, &at, "the machines need a root disk, and their machine type has none", help);
+            missing(self.cx, &at, "the machines need a root disk, and no machine type gives them one", help);
             return None;
         };
         if let Some(profile) = self.profile {

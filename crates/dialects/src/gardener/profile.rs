@@ -100,9 +100,9 @@ pub(super) fn read(cx: &mut Cx<'_>, profile: &CloudProfile) -> Profile {
         super::alone::check_kind(cx, &config_at, &config.api_version, &config.kind, "CloudProfileConfig");
     }
     let config = config.unwrap_or_default();
-    let mut limits = limits(cx, &config_at, &config);
+    let limits = limits(cx, &config_at, &config);
     let mut machine_types = machine_types(cx, &at, spec);
-    for (name, limits) in std::mem::take(&mut limits) {
+    for (name, limits) in limits {
         match machine_types.get_mut(&name) {
             Some(found) => found.limits = limits,
             None => {
@@ -153,9 +153,7 @@ fn machine_types(cx: &mut Cx<'_>, spec_at: &FieldPath, spec: &CloudProfileSpec) 
             has_gpu: amount(cx, &at.child("gpu"), text.gpu.as_ref(), &MilliCpu::new(0)).is_some(),
             at: at.clone(),
         };
-        if read.insert(name.to_owned(), found).is_some() {
-            say_duplicate(cx, &at.child("name"), "machine type", name);
-        }
+        insert_once(cx, &mut read, &at, "machine type", name, found);
     }
     read
 }
@@ -163,6 +161,22 @@ fn machine_types(cx: &mut Cx<'_>, spec_at: &FieldPath, spec: &CloudProfileSpec) 
 fn type_storage(cx: &mut Cx<'_>, at: &FieldPath, text: &MachineTypeStorage) -> Option<TypeStorage> {
     let size = amount(cx, &at.child("size"), text.size.as_ref(), &Bytes::new(0))?;
     Some(TypeStorage { size, volume_type: text.type_.clone() })
+}
+
+/// Takes in something that has a name, unless the name is taken.
+fn insert_once<T>(
+    cx: &mut Cx<'_>,
+    read: &mut BTreeMap<String, T>,
+    at: &FieldPath,
+    what: &str,
+    name: &str,
+    found: T,
+) {
+    if read.contains_key(name) {
+        say_duplicate(cx, &at.child("name"), what, name);
+    } else {
+        read.insert(name.to_owned(), found);
+    }
 }
 
 fn say_duplicate(cx: &mut Cx<'_>, at: &FieldPath, what: &str, name: &str) {
@@ -176,9 +190,7 @@ fn volume_types(cx: &mut Cx<'_>, spec_at: &FieldPath, spec: &CloudProfileSpec) -
         let Some(name) = required(cx, &at.child("name"), text.name.as_deref(), "volumes name it") else { continue };
         let class = text.class.clone().filter(|class| !class.is_empty());
         let found = VolumeType { at: at.clone(), class, usable: text.usable.unwrap_or(true) };
-        if read.insert(name.to_owned(), found).is_some() {
-            say_duplicate(cx, &at.child("name"), "volume type", name);
-        }
+        insert_once(cx, &mut read, &at, "volume type", name, found);
     }
     read
 }
@@ -204,9 +216,7 @@ pub(super) fn limits(cx: &mut Cx<'_>, base: &FieldPath, config: &CloudProfileCon
             memory: amount(cx, &limits_at.child("memory"), limits.memory.as_ref(), &Bytes::new(0)),
             at: limits_at,
         };
-        if read.insert(name.to_owned(), limits).is_some() {
-            say_duplicate(cx, &at.child("name"), "machine type", name);
-        }
+        insert_once(cx, &mut read, &at, "machine type", name, limits);
     }
     read
 }
@@ -234,7 +244,7 @@ pub(super) fn images(cx: &mut Cx<'_>, base: &FieldPath, config: &CloudProfileCon
             }
             let at = at.child("sourceURL");
             if let Some(source) = super::image::source(cx, &at, url) {
-                read.insert((name.to_owned(), version.to_owned()), (source, at));
+                read.entry((name.to_owned(), version.to_owned())).or_insert((source, at));
             }
         }
     }

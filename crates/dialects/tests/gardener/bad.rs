@@ -61,7 +61,12 @@ fn no_volume_and_volumes_that_are_wrong() {
     wrong("size: 20Gi", "size: 20 Gi", "size: 20 Gi", "invalid-value");
     wrong("size: 20Gi", "size: 20Gi\n        encrypted: true", "encrypted: true", "unsupported");
     wrong("        type: fast\n", "        type: fats\n", "type: fats", "unknown-volume-type");
-    wrong("      - name: scratch\n        type: fast", "      - name: root-disk\n        type: fast", "name: scratch", "unknown-disk");
+    let shoot = FULL.replacen("      - name: scratch\n", "      - name: root-disk\n", 1);
+    let expected = [
+        format!("{} duplicate-disk", line(&shoot, "- name: root-disk")),
+        format!("{} unknown-disk", line(&shoot, "- name: scratch")),
+    ];
+    assert_eq!(read(&[&shoot, PROFILE]).errors(), expected);
 }
 
 #[test]
@@ -154,7 +159,8 @@ fn networks_that_cannot_be() {
 fn a_cloud_profile_that_is_wrong() {
     wrong_profile("cpu: \"1\"", "cpu: one", "cpu: one", "invalid-value");
     wrong_profile("https://cloud", "ftp://cloud", "sourceURL: ftp", "invalid-value");
-    wrong_profile("name: big.arm", "name: standard-1", "name: standard-1\n    cpu: 8", "duplicate-name");
+    let again = "  - name: standard-1\n    cpu: 9\n    memory: 1Gi\n  volumeTypes:\n";
+    wrong_profile("  volumeTypes:\n", again, "name: standard-1\n    cpu: 9", "duplicate-name");
     wrong_profile("  type: kubevirt\n", "", "kubernetes:", "missing-field");
     wrong_profile("cpu: \"2\"", "cpu: \"0.5\"", "cpu: \"1\"", "cpu-request-above-limit");
 }

@@ -9,8 +9,8 @@ use trellis_model::volume::DiskBus;
 
 use super::support::read;
 
-pub const PROFILE: &str = include_str!("../fixtures/gardener-profile.yaml");
-pub const FULL: &str = include_str!("../fixtures/gardener-full.yaml");
+pub(crate) const PROFILE: &str = include_str!("../fixtures/gardener-profile.yaml");
+pub(crate) const FULL: &str = include_str!("../fixtures/gardener-full.yaml");
 const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: infra\ncontexts:\n- name: infra\n  context:\n    cluster: infra\n    namespace: my-shoot\n    user: infra\nusers:\n- name: infra\n  user:\n    token: s3cr3t-t0ken\n";
 
 fn base64(text: &str) -> String {
@@ -22,7 +22,7 @@ fn base64(text: &str) -> String {
     text.as_bytes().chunks(3).flat_map(|chunk| (0..4).map(move |at| digit(chunk, at))).collect()
 }
 
-pub fn secret(data: &str) -> String {
+pub(crate) fn secret(data: &str) -> String {
     format!("apiVersion: v1\nkind: Secret\nmetadata:\n  name: infra-kubeconfig\n  namespace: garden-keys\ndata:\n  kubeconfig: {data}\n")
 }
 

@@ -10,14 +10,14 @@ use trellis_dialects::source::SourceMap;
 use trellis_model::Estate;
 
 /// What came of some texts.
-pub struct Outcome {
-    pub estate: Estate,
-    pub diagnostics: Diagnostics,
+pub(crate) struct Outcome {
+    pub(crate) estate: Estate,
+    pub(crate) diagnostics: Diagnostics,
     sources: SourceMap,
 }
 
 /// Reads texts the way the core does: parse, check, decode, read, validate.
-pub fn read(texts: &[&str]) -> Outcome {
+pub(crate) fn read(texts: &[&str]) -> Outcome {
     let mut sources = SourceMap::new();
     let mut diagnostics = Diagnostics::new();
     let mut documents = Vec::new();
@@ -50,7 +50,7 @@ pub fn read(texts: &[&str]) -> Outcome {
 
 impl Outcome {
     /// Everything that was said, as `line code` for one severity.
-    pub fn said(&self, severity: Severity) -> Vec<String> {
+    pub(crate) fn said(&self, severity: Severity) -> Vec<String> {
         let of = self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity);
         of.map(|diagnostic| {
             let line = diagnostic.location.map_or(0, |place| self.sources.line_column(place.file, place.span.start).0);
@@ -59,20 +59,20 @@ impl Outcome {
         .collect()
     }
 
-    pub fn errors(&self) -> Vec<String> {
+    pub(crate) fn errors(&self) -> Vec<String> {
         self.said(Severity::Error)
     }
 
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         self.said(Severity::Warning)
     }
 
-    pub fn notices(&self) -> Vec<String> {
+    pub(crate) fn notices(&self) -> Vec<String> {
         self.said(Severity::Notice)
     }
 
     /// Everything that was said, in full.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let all = self.diagnostics.iter();
         all.map(|d| format!("{:?} {}: {} ({})\n", d.severity, d.code, d.message, d.help.as_deref().unwrap_or("")))
             .collect()
