@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{Ignored, Text};
+use crate::common::{Present, Text};
 
 /// Disks and other devices.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -84,7 +84,7 @@ pub struct Disk {
     ///
     /// Refused: disks have the block size of their storage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub block_size: Option<BlockSize>,
+    pub block_size: Option<Present>,
     /// Whether several machines may use the disk at once.
     ///
     /// Refused: when true; each machine has disks of its own.
@@ -99,17 +99,17 @@ pub struct Disk {
     ///
     /// Refused: the disks of a pool are disks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cdrom: Option<OtherTarget>,
+    pub cdrom: Option<Present>,
     /// A SCSI device handed through.
     ///
     /// Refused: the disks of a pool are disks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lun: Option<OtherTarget>,
+    pub lun: Option<Present>,
     /// A floppy drive.
     ///
     /// Refused: the disks of a pool are disks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub floppy: Option<OtherTarget>,
+    pub floppy: Option<Present>,
 }
 
 /// A disk device.
@@ -131,48 +131,6 @@ pub struct DiskTarget {
     /// Warned about: KubeVirt chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_address: Option<Text>,
-}
-
-/// A device that is no disk.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct OtherTarget {
-    /// The kind of device to emulate.
-    ///
-    /// Ignored: the device itself is refused.
-    #[serde(skip_serializing)]
-    pub bus: Ignored,
-    /// Whether the guest may only read it.
-    ///
-    /// Ignored: the device itself is refused.
-    #[serde(skip_serializing)]
-    pub readonly: Ignored,
-    /// Whether the drive is open.
-    ///
-    /// Ignored: the device itself is refused.
-    #[serde(skip_serializing)]
-    pub tray: Ignored,
-    /// Whether the guest may reserve it.
-    ///
-    /// Ignored: the device itself is refused.
-    #[serde(skip_serializing)]
-    pub reservation: Ignored,
-}
-
-/// The size of a disk's blocks.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct BlockSize {
-    /// A size of one's own.
-    ///
-    /// Ignored: block sizes are refused.
-    #[serde(skip_serializing)]
-    pub custom: Ignored,
-    /// The size of the volume behind the disk.
-    ///
-    /// Ignored: block sizes are refused.
-    #[serde(skip_serializing)]
-    pub match_volume: Ignored,
 }
 
 /// Processors.
@@ -228,7 +186,7 @@ pub struct Cpu {
     ///
     /// Refused: Trellis makes no real-time machines.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub realtime: Option<Realtime>,
+    pub realtime: Option<Present>,
 }
 
 /// A processor feature: its name, or its name and policy.
@@ -266,17 +224,6 @@ pub struct Numa {
     /// Honoured: when it is given, even as `{}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_mapping_passthrough: Option<Empty>,
-}
-
-/// Real-time scheduling.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Realtime {
-    /// Which virtual CPUs are meant.
-    ///
-    /// Ignored: real-time scheduling itself is refused.
-    #[serde(skip_serializing)]
-    pub mask: Ignored,
 }
 
 /// Memory.

@@ -182,7 +182,7 @@ pub struct MachineImage {
 pub struct Volume {
     /// Its name.
     ///
-    /// Honoured: the name of a data disk; the root disk is always `root-disk`.
+    /// Warned about: for the root volume, whose disk is always called `root-disk`; honoured as the name of a data disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The volume type.

@@ -61,6 +61,12 @@ impl Draft<'_, '_> {
     fn root_disk(&mut self, worker: &Worker) -> Option<(Bytes, Storage)> {
         let at = self.at.child("volume");
         if let Some(volume) = &worker.volume {
+            if volume.name.as_deref().is_some_and(|name| name != ROOT_DISK) {
+                let message = format!(
+                    "the `name` of the root volume has no effect: its disk is always called {ROOT_DISK}"
+                );
+                self.cx.warning("no-effect", &at.child("name"), message, "remove it");
+            }
             return self.volume(&at, volume, "template.rootDisk");
         }
         let machine_type = worker.machine.as_ref().and_then(|machine| machine.type_.as_deref());
