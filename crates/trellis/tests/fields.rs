@@ -139,7 +139,6 @@ fn ends_in(path: &str, field: &str) -> bool {
 
 /// A manifest file with everything in it.
 struct Fixture {
-    name: String,
     documents: Vec<Value>,
     before: Outcome,
 }
@@ -156,7 +155,7 @@ fn fixtures() -> Vec<Fixture> {
         let documents: Vec<Value> = documents.iter().map(|document| untyped(&document.root)).collect();
         let before = outcome(&documents);
         assert!(!before.failed, "{name} has errors: {:#?}", before.said);
-        Fixture { name, documents, before }
+        Fixture { documents, before }
     };
     files.iter().map(load).collect()
 }
