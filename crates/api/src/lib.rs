@@ -9,6 +9,8 @@ pub mod cdi;
 pub mod common;
 pub mod gardener;
 pub mod instancetype;
+pub mod kkp;
 pub mod kubevirt;
 pub mod multus;
+pub mod openshift;
 pub mod trellis;

@@ -50,3 +50,5 @@ mod syntax_error;
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod testing;

@@ -1,36 +1,191 @@
-//! What the manifest languages say alike: labels, taints, name resolution, keys, and words to choose from.
+//! Small pieces of reading that several dialects need: names, labels, taints, keys, choices.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
+use trellis_api::common::{IntOrText, Metadata};
+use trellis_api::kkp::{LabelOperator, LabelSelector};
 use trellis_model::access::SshKey;
-use trellis_model::names::{LabelKey, LabelValue};
-use trellis_model::network::{Address, Dns, DnsOption, DnsPolicy, NodeTaint};
-use trellis_model::placement::TaintEffect;
+use trellis_model::cluster::{CloudController, ClusterSpec, Maintenance, Platform};
+use trellis_model::image::Image;
+use trellis_model::machine::{
+    Architecture, DEFAULT_STOP_GRACE_SECONDS, Devices, Eviction, Firmware, MachineTemplate, Shape, UserData,
+};
+use trellis_model::names::{ClusterName, LabelKey, LabelValue, NamespaceName};
+use trellis_model::network::{Address, Dns, DnsOption, DnsPolicy, Networking, NodeTaint};
+use trellis_model::placement::{Placement, TaintEffect};
+use trellis_model::pool::Autoscaling;
+use trellis_model::quantity::Count;
+use trellis_model::volume::{AccessMode, RootDisk};
+use trellis_model::{Cluster, Subject};
 
+use crate::diagnostic::Severity;
 use crate::path::FieldPath;
 use crate::reading::Cx;
 
-/// Reads labels. Each that is not valid is complained about and left out.
+/// The label Trellis puts on a written template so that its selector has something to select by. It says
+/// nothing about the machines and is left out again when the template is read.
+pub(crate) const POOL_LABEL: &str = "trellis.dev/pool";
+
+/// A value and the field it was read at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct At<T> {
+    /// The field.
+    pub(crate) at: FieldPath,
+    /// The value.
+    pub(crate) value: T,
+}
+
+impl<T> At<T> {
+    /// A value and its field.
+    pub(crate) fn new(at: FieldPath, value: T) -> Self {
+        Self { at, value }
+    }
+}
+
+impl At<String> {
+    /// The value unless it is empty, which in most fields means that nothing is said.
+    pub(crate) fn filled(self) -> Option<Self> {
+        (!self.value.is_empty()).then_some(self)
+    }
+}
+
+/// A cluster or pool while it is read.
+pub(crate) struct Reader<'cx, 'reading> {
+    /// The document.
+    pub(crate) cx: &'cx mut Cx<'reading>,
+    /// The cluster or pool.
+    pub(crate) subject: Subject,
+}
+
+impl Reader<'_, '_> {
+    /// Remembers where a part of it was read.
+    pub(crate) fn origin(&mut self, model_path: &str, at: &FieldPath) {
+        self.cx.origin(&self.subject, model_path, at);
+    }
+
+    /// Reads a text that was read at a field as a value of the model, and remembers where.
+    pub(crate) fn parse<T>(&mut self, model_path: &str, text: Option<&At<String>>) -> Option<T>
+    where
+        T: std::str::FromStr,
+        T::Err: std::fmt::Display,
+    {
+        let text = text.filter(|text| !text.value.is_empty())?;
+        self.origin(model_path, &text.at);
+        self.cx.parse(&text.at, &text.value)
+    }
+}
+
+/// A cluster of which nothing is known but its name and platform.
+pub(crate) fn cluster(name: ClusterName, platform: Platform) -> Cluster {
+    let spec = ClusterSpec {
+        platform,
+        version: None,
+        base_domain: None,
+        network: Networking::default(),
+        ssh_keys: BTreeSet::new(),
+        flavors: BTreeMap::new(),
+        cloud_controller: CloudController::default(),
+        maintenance: Maintenance::default(),
+    };
+    Cluster { name, namespace: None, spec }
+}
+
+/// A machine of which nothing is known but its shape, its image and its root disk.
+pub(crate) fn template(shape: Shape, image: Image, root_disk: RootDisk) -> MachineTemplate {
+    MachineTemplate {
+        shape,
+        preference: None,
+        image,
+        root_disk,
+        data_disks: Vec::new(),
+        nics: Vec::new(),
+        placement: Placement::default(),
+        devices: Devices::default(),
+        dns: Dns::default(),
+        eviction: Eviction::default(),
+        firmware: Firmware::default(),
+        architecture: Architecture::default(),
+        user_data: UserData::default(),
+        ssh_keys: BTreeSet::new(),
+        stop_grace_seconds: DEFAULT_STOP_GRACE_SECONDS,
+        ovirt: None,
+    }
+}
+
+/// The name of an object, or what a server would make one from.
+pub(crate) fn object_name(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<At<String>> {
+    let at = FieldPath::root().child("metadata");
+    if let Some(name) = metadata.name.as_ref().filter(|name| !name.is_empty()) {
+        return Some(At::new(at.child("name"), name.clone()));
+    }
+    if let Some(prefix) = &metadata.generate_name {
+        let name = prefix.trim_end_matches(['-', '.']).to_owned();
+        let at = at.child("generateName");
+        cx.notice("generated-name", &at, format!("names are derived, so this is named `{name}`"), "");
+        return Some(At::new(at, name));
+    }
+    cx.error(
+        "missing-field",
+        &at.child("name"),
+        "missing field `name`: the object's name",
+        "add `metadata.name`",
+    );
+    None
+}
+
+/// The namespace of an object.
+pub(crate) fn object_namespace(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<NamespaceName> {
+    let at = FieldPath::root().child("metadata").child("namespace");
+    cx.parse_opt(&at, metadata.namespace.as_deref())
+}
+
+/// Labels, each checked where it stands. [`POOL_LABEL`] is left out.
 pub(crate) fn labels(
     cx: &mut Cx<'_>,
     at: &FieldPath,
     labels: &BTreeMap<String, String>,
 ) -> BTreeMap<LabelKey, LabelValue> {
-    let read = |(key, value): (&String, &String)| {
+    let mut out = BTreeMap::new();
+    for (key, value) in labels.iter().filter(|(key, _)| *key != POOL_LABEL) {
         let at = at.child(key);
-        Some((cx.parse(&at, key)?, cx.parse(&at, value)?))
-    };
-    labels.iter().filter_map(read).collect()
+        if let (Some(key), Some(value)) = (cx.parse(&at, key), cx.parse(&at, value)) {
+            out.insert(key, value);
+        }
+    }
+    out
 }
 
-/// Reads annotations. Each whose key is not valid is complained about and left out.
+/// Annotations, each checked where it stands.
 pub(crate) fn annotations(
     cx: &mut Cx<'_>,
     at: &FieldPath,
     annotations: &BTreeMap<String, String>,
 ) -> BTreeMap<LabelKey, String> {
-    let read = |(key, value): (&String, &String)| Some((cx.parse(&at.child(key), key)?, value.clone()));
-    annotations.iter().filter_map(read).collect()
+    let mut out = BTreeMap::new();
+    for (key, value) in annotations {
+        if let Some(key) = cx.parse(&at.child(key), key) {
+            out.insert(key, value.clone());
+        }
+    }
+    out
+}
+
+/// Labels or annotations as a document holds them.
+pub(crate) fn texts<V: ToString>(map: &BTreeMap<LabelKey, V>) -> BTreeMap<String, String> {
+    map.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+/// A taint of a node.
+pub(crate) fn taint(
+    cx: &mut Cx<'_>,
+    at: &FieldPath,
+    key: &str,
+    value: Option<&str>,
+    effect: TaintEffect,
+) -> Option<NodeTaint> {
+    let value = cx.parse_opt(&at.child("value"), value);
+    Some(NodeTaint { key: cx.parse(&at.child("key"), key)?, value, effect })
 }
 
 /// A taint as it stands in a manifest.
@@ -55,7 +210,7 @@ pub(crate) fn taints<'a>(
         let at = at.index(index);
         let key = required(cx, &at.child("key"), taint.key, "a taint needs a key");
         let effect = required(cx, &at.child("effect"), taint.effect, "a taint needs an effect");
-        let effect = effect.and_then(|effect| choice(cx, &at.child("effect"), effect, TAINT_EFFECTS));
+        let effect = effect.and_then(|effect| choose(cx, &at.child("effect"), effect, TAINT_EFFECTS));
         let value = cx.parse_opt(&at.child("value"), taint.value);
         let Some(key) = key.and_then(|key| cx.parse(&at.child("key"), key)) else { continue };
         let Some(effect) = effect else { continue };
@@ -74,7 +229,45 @@ pub(crate) const TAINT_EFFECTS: &[(&str, TaintEffect)] = &[
     ("NoExecute", TaintEffect::NoExecute),
 ];
 
-/// The DNS policies of pods, as Kubernetes spells them.
+/// A public SSH key. The key itself is not repeated in complaints.
+pub(crate) fn ssh_key(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<SshKey> {
+    match SshKey::new(text) {
+        Ok(key) => Some(key),
+        Err(error) => {
+            let help = "write the content of a file such as id_ed25519.pub";
+            cx.hidden(Severity::Error, "invalid-value", at, format!("this cannot be read: {error}"), help);
+            None
+        }
+    }
+}
+
+/// Public SSH keys of a list.
+pub(crate) fn ssh_keys(cx: &mut Cx<'_>, at: &FieldPath, keys: &[String]) -> BTreeSet<SshKey> {
+    let mut out = BTreeSet::new();
+    for (index, text) in keys.iter().enumerate() {
+        out.extend(ssh_key(cx, &at.index(index), text));
+    }
+    out
+}
+
+/// Name resolution of a pod.
+pub(crate) fn dns(
+    cx: &mut Cx<'_>,
+    policy: DnsPolicy,
+    at: &FieldPath,
+    nameservers: &[String],
+    searches: &[String],
+    options: impl Iterator<Item = (String, Option<String>)>,
+) -> Dns {
+    Dns {
+        policy,
+        nameservers: addresses(cx, &at.child("nameservers"), nameservers),
+        searches: searches.to_vec(),
+        options: options.map(|(name, value)| DnsOption { name, value }).collect(),
+    }
+}
+
+/// The words for where name resolution comes from.
 pub(crate) const DNS_POLICIES: &[(&str, DnsPolicy)] = &[
     ("ClusterFirst", DnsPolicy::ClusterFirst),
     ("ClusterFirstWithHostNet", DnsPolicy::ClusterFirstWithHostNet),
@@ -82,59 +275,30 @@ pub(crate) const DNS_POLICIES: &[(&str, DnsPolicy)] = &[
     ("None", DnsPolicy::None),
 ];
 
-/// Name resolution as it stands in a manifest: a pod's `dnsPolicy` and `dnsConfig`.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct DnsText<'a> {
-    /// `dnsPolicy`.
-    pub(crate) policy: Option<&'a str>,
-    /// `dnsConfig.nameservers`.
-    pub(crate) nameservers: &'a [String],
-    /// `dnsConfig.searches`.
-    pub(crate) searches: &'a [String],
+/// The words for how many hosts may use a volume at once.
+pub(crate) const ACCESS_MODES: &[(&str, AccessMode)] = &[
+    ("ReadWriteOnce", AccessMode::ReadWriteOnce),
+    ("ReadOnlyMany", AccessMode::ReadOnlyMany),
+    ("ReadWriteMany", AccessMode::ReadWriteMany),
+];
+
+/// An IP address.
+pub(crate) fn address(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<Address> {
+    if let Ok(address) = text.parse() {
+        return Some(Address(address));
+    }
+    let message = format!("`{text}` is not an IP address");
+    cx.error("invalid-value", at, message, "write an address such as 10.0.0.5 or fd00::5");
+    None
 }
 
-/// Reads name resolution; `policy_at` and `config_at` are where `dnsPolicy` and `dnsConfig` stand.
-pub(crate) fn dns<'a>(
-    cx: &mut Cx<'_>,
-    policy_at: &FieldPath,
-    config_at: &FieldPath,
-    text: DnsText<'_>,
-    options: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
-) -> Dns {
-    let policy = text.policy.filter(|policy| !policy.is_empty());
-    let policy = policy.and_then(|policy| choice(cx, policy_at, policy, DNS_POLICIES)).unwrap_or_default();
-    let nameservers = text.nameservers.iter().enumerate().filter_map(|(index, server)| {
-        cx.parse::<std::net::IpAddr>(&config_at.child("nameservers").index(index), server).map(Address)
-    });
-    Dns {
-        policy,
-        nameservers: nameservers.collect(),
-        searches: text.searches.to_vec(),
-        options: options
-            .into_iter()
-            .map(|(name, value)| DnsOption { name: name.to_owned(), value: value.map(str::to_owned) })
-            .collect(),
+/// IP addresses of a list.
+pub(crate) fn addresses(cx: &mut Cx<'_>, at: &FieldPath, texts: &[String]) -> Vec<Address> {
+    let mut out = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        out.extend(address(cx, &at.index(index), text));
     }
-}
-
-/// Reads public SSH keys. What is wrong with one is said without repeating it: it may be a private key.
-#[allow(dead_code, reason = "not every dialect lists keys")]
-pub(crate) fn ssh_keys<'a>(
-    cx: &mut Cx<'_>,
-    keys: impl IntoIterator<Item = (FieldPath, &'a str)>,
-) -> BTreeSet<SshKey> {
-    let mut read = BTreeSet::new();
-    for (at, key) in keys {
-        match SshKey::new(key) {
-            Ok(key) => {
-                read.insert(key);
-            }
-            Err(error) => {
-                cx.hidden(crate::diagnostic::Severity::Error, "invalid-ssh-key", &at, error.to_string(), "");
-            }
-        }
-    }
-    read
+    out
 }
 
 /// A value that must be there, or a complaint where it is missing.
@@ -158,40 +322,107 @@ pub(crate) fn missing(cx: &mut Cx<'_>, at: &FieldPath, why: &str, help: &str) {
     cx.error("missing-field", at, format!("missing field `{name}`: {why}"), &help);
 }
 
-/// The value a word stands for, or a complaint that lists the words there are.
-pub(crate) fn choice<T: Clone>(
-    cx: &mut Cx<'_>,
-    at: &FieldPath,
-    word: &str,
-    choices: &[(&str, T)],
-) -> Option<T> {
-    let found = choices.iter().find(|(name, _)| *name == word).map(|(_, value)| value.clone());
-    if found.is_none() {
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        cx.error("invalid-value", at, format!("`{word}` is not allowed here"), &suggest(word, &names));
-    }
-    found
-}
-
 /// What to write instead of a name that is not known.
 pub(crate) fn suggest(wrong: &str, names: &[&str]) -> String {
     let listed = names.iter().take(12).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let more = if names.len() > 12 { ", …" } else { "" };
-    match closest(wrong, names) {
+    match crate::suggest::closest(wrong, names) {
         _ if names.is_empty() => "there is nothing to choose from".to_owned(),
         Some(name) => format!("did you mean `{name}`? There are {listed}{more}"),
         None => format!("there are {listed}{more}"),
     }
 }
 
-/// The name that was most likely meant, if one is close enough.
-fn closest<'name>(wrong: &str, names: &[&'name str]) -> Option<&'name str> {
-    let lower = wrong.to_lowercase();
-    let tolerated = (lower.chars().count() / 3).min(3);
-    names
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), *name))
-        .filter(|(distance, _)| *distance <= tolerated)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
+/// A number or a percentage.
+pub(crate) fn count(cx: &mut Cx<'_>, at: &FieldPath, count: &IntOrText) -> Option<Count> {
+    cx.parse(at, &count.to_string())
+}
+
+/// One of some words, with a guess at what was meant when it is none of them.
+pub(crate) fn choose<T: Copy>(cx: &mut Cx<'_>, at: &FieldPath, text: &str, words: &[(&str, T)]) -> Option<T> {
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        return Some(*value);
+    }
+    let mut listed = String::new();
+    for (index, (word, _)) in words.iter().enumerate() {
+        let gap = if index == 0 { "" } else { ", " };
+        let _ = match word.is_empty() {
+            true => write!(listed, "{gap}an empty text"),
+            false => write!(listed, "{gap}`{word}`"),
+        };
+    }
+    let names: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
+    let help = match crate::suggest::closest(text, &names) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("write one of {listed}"),
+    };
+    cx.error("invalid-value", at, format!("`{text}` is none of {listed}"), &help);
+    None
+}
+
+/// A truth value that is written as text.
+pub(crate) fn truth(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<bool> {
+    choose(cx, at, text, &[("true", true), ("false", false)])
+}
+
+/// The autoscaler's bounds, which stand in annotations.
+pub(crate) fn autoscaling(
+    cx: &mut Cx<'_>,
+    metadata: &Metadata,
+    min_key: &str,
+    max_key: &str,
+) -> Option<Autoscaling> {
+    let at = FieldPath::root().join("metadata.annotations");
+    let mut bound = |key: &str| {
+        let text = metadata.annotations.get(key)?;
+        cx.parse::<u32>(&at.child(key), text)
+    };
+    match (bound(min_key), bound(max_key)) {
+        (Some(min), Some(max)) => Some(Autoscaling { min, max }),
+        (None, None) => None,
+        (min, _) => {
+            let (given, missing) = if min.is_some() { (min_key, max_key) } else { (max_key, min_key) };
+            if !metadata.annotations.contains_key(missing) {
+                let message = "the autoscaler needs both of its bounds, so this one is not used";
+                cx.warning("not-used", &at.child(given), message, &format!("add the annotation {missing}"));
+            }
+            None
+        }
+    }
+}
+
+/// Checks that a selector selects the machines it is for.
+pub(crate) fn check_selector(cx: &mut Cx<'_>, selector: &LabelSelector, labels: &BTreeMap<String, String>) {
+    let at = FieldPath::root().join("spec.selector");
+    if selector.match_labels.is_empty() && selector.match_expressions.is_empty() {
+        let message = "missing field `selector`: which machines belong to this";
+        cx.error("missing-field", &at, message, "add `selector.matchLabels` with labels of the template");
+    }
+    for (key, value) in &selector.match_labels {
+        if labels.get(key) != Some(value) {
+            let message =
+                format!("the template has no label `{key}: {value}`, so its machines are not selected");
+            let help = format!("add `{key}: {value}` to the labels of the template");
+            cx.error("selector-mismatch", &at.child("matchLabels").child(key), message, &help);
+        }
+    }
+    for (index, rule) in selector.match_expressions.iter().enumerate() {
+        let value = labels.get(&rule.key);
+        let holds = match rule.operator {
+            LabelOperator::In => value.is_some_and(|value| rule.values.contains(value)),
+            LabelOperator::NotIn => value.is_none_or(|value| !rule.values.contains(value)),
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+        };
+        if !holds {
+            let message = format!("the label `{}` of the template does not keep this rule", rule.key);
+            let at = at.child("matchExpressions").index(index);
+            cx.error("selector-mismatch", &at, message, "make the selector match the labels of the template");
+        }
+    }
+}
+
+/// A value as JSON. The types that are written hold nothing that JSON cannot.
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> serde_json::Value {
+    serde_json::to_value(value).unwrap_or_default()
 }

@@ -12,7 +12,7 @@ use trellis_model::quantity::{Bytes, MilliCpu};
 
 use crate::path::FieldPath;
 use crate::reading::{Cx, DocumentId};
-use crate::shared::{choice, required, suggest};
+use crate::shared::{choose, required, suggest};
 
 /// The processor architectures, as Kubernetes spells them.
 pub(super) const ARCHITECTURES: &[(&str, Architecture)] =
@@ -162,7 +162,7 @@ fn machine_types(
             limits: Limits::default(),
             storage: text.storage.as_ref().and_then(|text| type_storage(cx, &at.child("storage"), text)),
             architecture: architecture
-                .and_then(|name| choice(cx, &at.child("architecture"), name, ARCHITECTURES)),
+                .and_then(|name| choose(cx, &at.child("architecture"), name, ARCHITECTURES)),
             usable: text.usable.unwrap_or(true),
             has_gpu: amount(cx, &at.child("gpu"), text.gpu.as_ref(), &MilliCpu::new(0)).is_some(),
             at: at.clone(),

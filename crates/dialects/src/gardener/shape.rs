@@ -14,7 +14,7 @@ use trellis_model::quantity::Bytes;
 use super::profile::MachineType;
 use super::worker::Draft;
 use crate::path::FieldPath;
-use crate::shared::{choice, required, suggest};
+use crate::shared::{choose, required, suggest};
 
 /// The policies of processor features, as KubeVirt spells them.
 pub(super) const FEATURE_POLICIES: &[(&str, CpuFeaturePolicy)] = &[
@@ -152,7 +152,7 @@ impl<'d> Draft<'d, '_> {
                 continue;
             };
             let policy = match policy.filter(|policy| !policy.is_empty()) {
-                Some(policy) => choice(self.cx, &at.child("policy"), policy, FEATURE_POLICIES),
+                Some(policy) => choose(self.cx, &at.child("policy"), policy, FEATURE_POLICIES),
                 None => Some(CpuFeaturePolicy::default()),
             };
             let Some(policy) = policy else { continue };

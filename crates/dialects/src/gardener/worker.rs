@@ -19,7 +19,7 @@ use super::origins::Origins;
 use super::profile::{ARCHITECTURES, Profile};
 use crate::path::FieldPath;
 use crate::reading::Cx;
-use crate::shared::{self, DnsText, TaintText, choice, missing, required};
+use crate::shared::{self, DNS_POLICIES, TaintText, choose, missing, required};
 
 /// A pool while it is put together.
 pub(super) struct Draft<'d, 'r> {
@@ -196,7 +196,7 @@ impl Draft<'_, '_> {
         self.origin("template.architecture", &at);
         self.origin("template.firmware", &at);
         if let Some(name) = machine.architecture.as_deref().filter(|name| !name.is_empty()) {
-            return choice(self.cx, &at, name, ARCHITECTURES).unwrap_or_default();
+            return choose(self.cx, &at, name, ARCHITECTURES).unwrap_or_default();
         }
         let found = self.profile.zip(machine.type_.as_ref());
         let found = found.and_then(|(profile, name)| profile.machine_types.get(name));
@@ -223,17 +223,14 @@ impl Draft<'_, '_> {
         self.config_origin("template.dns.policy", "dnsPolicy");
         let Some(config) = self.config else { return Dns::default() };
         let dns = config.dns_config.clone().unwrap_or_default();
-        let text = DnsText {
-            policy: config.dns_policy.as_deref(),
-            nameservers: &dns.nameservers,
-            searches: &dns.searches,
-        };
-        let options = dns
-            .options
-            .iter()
-            .filter_map(|option| Some((option.name.as_deref()?, option.value.as_ref().map(Text::as_str))));
+        let options = dns.options.iter().filter_map(|option| {
+            Some((option.name.clone()?, option.value.as_ref().map(|value| value.0.clone())))
+        });
         let (policy_at, config_at) = (self.config_at.child("dnsPolicy"), self.config_at.child("dnsConfig"));
-        shared::dns(self.cx, &policy_at, &config_at, text, options)
+        let policy = config.dns_policy.as_deref().filter(|policy| !policy.is_empty());
+        let policy =
+            policy.and_then(|policy| choose(self.cx, &policy_at, policy, DNS_POLICIES)).unwrap_or_default();
+        shared::dns(self.cx, policy, &config_at, &dns.nameservers, &dns.searches, options)
     }
 
     fn warn_without_effect(&mut self, worker: &Worker) {

@@ -1,0 +1,512 @@
+//! Kubermatic's machine API: `cluster.k8s.io/v1alpha1` MachineDeployment, MachineSet and Machine.
+//!
+//! The KubeVirt part of a machine, which came in three generations, is in [`cloud`].
+
+pub mod cloud;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trellis_model::image::OperatingSystem;
+use trellis_model::placement::TaintEffect;
+use trellis_model::pool::DeletePolicy;
+
+use crate::common::{Embedded, Ignored, IntOrText, Metadata, ServerWritten};
+
+/// The API group and version of all kinds here.
+pub const API_VERSION: &str = "cluster.k8s.io/v1alpha1";
+
+/// A pool of machines whose template is rolled out step by step.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineDeployment {
+    /// The API group and version.
+    ///
+    /// Honoured: it tells what the document is.
+    pub api_version: String,
+    /// The kind of document.
+    ///
+    /// Honoured: it tells what the document is.
+    pub kind: String,
+    /// Name, namespace, labels and annotations.
+    ///
+    /// Mapped: the name is the pool's; the autoscaler's annotations become the pool's bounds.
+    pub metadata: Metadata,
+    /// What the pool is.
+    ///
+    /// Honoured: it becomes a pool of the model.
+    pub spec: MachineDeploymentSpec,
+    /// What a server says about the pool.
+    ///
+    /// Ignored: a server writes it.
+    #[serde(skip_serializing)]
+    pub status: ServerWritten,
+}
+
+/// What a MachineDeployment is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineDeploymentSpec {
+    /// How many machines there are.
+    ///
+    /// Honoured: the pool has that many; 1 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
+    /// Which machines belong to the deployment.
+    ///
+    /// Mapped: it must match the labels of the template; machines are found by their pool, not by it.
+    pub selector: LabelSelector,
+    /// What each machine is.
+    ///
+    /// Honoured: it becomes the template of the pool.
+    pub template: MachineTemplate,
+    /// How a changed template reaches the machines.
+    ///
+    /// Honoured: it becomes the update policy of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// Seconds a node must be ready before it counts as available.
+    ///
+    /// Honoured: an update goes on only after that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_ready_seconds: Option<u32>,
+    /// How many old revisions are kept.
+    ///
+    /// Honoured: that many can be gone back to; 1 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision_history_limit: Option<u32>,
+    /// Stops updating.
+    ///
+    /// Honoured: only scaling goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// Seconds without progress after which an update counts as failed.
+    ///
+    /// Honoured: Trellis keeps to it, although the machine-controller never looks at it; 600 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_deadline_seconds: Option<u32>,
+}
+
+/// How a changed template reaches the machines.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Strategy {
+    /// The kind of update.
+    ///
+    /// Honoured: `RollingUpdate` is the only one there is.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<StrategyKind>,
+    /// How many machines may be more or fewer meanwhile.
+    ///
+    /// Honoured: as bounds of the update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// The kind of update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum StrategyKind {
+    /// Step by step.
+    RollingUpdate,
+}
+
+/// How many machines may be more or fewer during an update.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RollingUpdate {
+    /// How many machines more than `replicas` may exist.
+    ///
+    /// Honoured: machines being deleted are counted too; 1 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_surge: Option<IntOrText>,
+    /// How many machines fewer than `replicas` may be available.
+    ///
+    /// Honoured: 0 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<IntOrText>,
+}
+
+/// A set of equal machines that are never replaced by themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineSet {
+    /// The API group and version.
+    ///
+    /// Honoured: it tells what the document is.
+    pub api_version: String,
+    /// The kind of document.
+    ///
+    /// Honoured: it tells what the document is.
+    pub kind: String,
+    /// Name, namespace, labels and annotations.
+    ///
+    /// Mapped: the name is the pool's.
+    pub metadata: Metadata,
+    /// What the set is.
+    ///
+    /// Mapped: it becomes a pool whose machines are only replaced when they are deleted.
+    pub spec: MachineSetSpec,
+    /// What a server says about the set.
+    ///
+    /// Ignored: a server writes it.
+    #[serde(skip_serializing)]
+    pub status: ServerWritten,
+}
+
+/// What a MachineSet is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineSetSpec {
+    /// How many machines there are.
+    ///
+    /// Honoured: the pool has that many; 1 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
+    /// Seconds a node must be ready before it counts as available.
+    ///
+    /// Honoured: as for a MachineDeployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_ready_seconds: Option<u32>,
+    /// Which machines go first when there are too many.
+    ///
+    /// Honoured: any when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delete_policy: Option<DeletePolicy>,
+    /// Which machines belong to the set.
+    ///
+    /// Mapped: it must match the labels of the template; machines are found by their pool, not by it.
+    pub selector: LabelSelector,
+    /// What each machine is.
+    ///
+    /// Honoured: it becomes the template of the pool.
+    pub template: MachineTemplate,
+}
+
+/// One machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Machine {
+    /// The API group and version.
+    ///
+    /// Honoured: it tells what the document is.
+    pub api_version: String,
+    /// The kind of document.
+    ///
+    /// Honoured: it tells what the document is.
+    pub kind: String,
+    /// Name, namespace, labels and annotations.
+    ///
+    /// Honoured: the machine has that name, those labels and those annotations.
+    pub metadata: Metadata,
+    /// What the machine is.
+    ///
+    /// Mapped: it becomes a pool of exactly this machine.
+    pub spec: MachineSpec,
+    /// What a server says about the machine.
+    ///
+    /// Ignored: a server writes it.
+    #[serde(skip_serializing)]
+    pub status: ServerWritten,
+}
+
+/// What each machine of a set is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineTemplate {
+    /// Labels and annotations of the machines.
+    ///
+    /// Honoured: they reach the machine objects and the VMs.
+    pub metadata: Metadata,
+    /// What each machine is.
+    ///
+    /// Honoured: it becomes the template of the pool.
+    pub spec: MachineSpec,
+}
+
+/// What a machine is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineSpec {
+    /// Labels and annotations of the node.
+    ///
+    /// Honoured: they reach the tenant's node.
+    pub metadata: Metadata,
+    /// Taints of the node.
+    ///
+    /// Honoured: they are also taken away again, which the machine-controller does not do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+    /// What the machine is on its platform.
+    ///
+    /// Honoured: see its fields.
+    pub provider_spec: ProviderSpec,
+    /// Versions of what runs on the machine.
+    ///
+    /// Honoured: see its fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Versions>,
+    /// A dynamic configuration of the kubelet.
+    ///
+    /// Refused: Kubernetes has removed it.
+    #[serde(skip_serializing)]
+    pub config_source: ServerWritten,
+    /// How the platform calls the machine.
+    ///
+    /// Refused: Trellis names machines itself; a template cannot name all of them alike.
+    #[serde(rename = "providerID", skip_serializing)]
+    pub provider_id: Option<String>,
+}
+
+/// A taint of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Taint {
+    /// Its key.
+    ///
+    /// Honoured: as it stands.
+    pub key: String,
+    /// Its value.
+    ///
+    /// Honoured: as it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// What it does.
+    ///
+    /// Honoured: as it stands.
+    pub effect: TaintEffect,
+    /// When it was added.
+    ///
+    /// Ignored: a server writes it.
+    #[serde(default, skip_serializing)]
+    pub time_added: ServerWritten,
+}
+
+/// Versions of what runs on a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Versions {
+    /// The version of the kubelet.
+    ///
+    /// Honoured: the machine runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<String>,
+    /// The version of the control plane on the machine.
+    ///
+    /// Warned about: machines of this API are workers and have no control plane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<String>,
+}
+
+/// What a machine is on its platform.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProviderSpec {
+    /// It, written out.
+    ///
+    /// Honoured: see its fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Box<ProviderConfig>>,
+    /// Where else it is described.
+    ///
+    /// Refused: no machine class was ever read from there.
+    #[serde(skip_serializing)]
+    pub value_from: ServerWritten,
+}
+
+/// What a machine is on its platform, whichever that is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProviderConfig {
+    /// Public keys that may log in over SSH.
+    ///
+    /// Honoured: a key that was wrapped over several lines is put together again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ssh_public_keys: Vec<String>,
+    /// The public key of an SSH certificate authority.
+    ///
+    /// Warned about: Trellis installs no certificate authority for SSH.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_public_key: Option<String>,
+    /// The platform the machine is on.
+    ///
+    /// Honoured: it must be `kubevirt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cloud_provider: Option<String>,
+    /// What the machine is on that platform.
+    ///
+    /// Honoured: see the fields of the KubeVirt provider.
+    pub cloud_provider_spec: Embedded<cloud::CloudProviderSpec>,
+    /// The operating system.
+    ///
+    /// Honoured: it decides between cloud-init and Ignition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operating_system: Option<OperatingSystem>,
+    /// Settings of the operating system.
+    ///
+    /// Honoured: see its fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operating_system_spec: Option<OperatingSystemSpec>,
+    /// Fixed addresses of the machine.
+    ///
+    /// Mapped: they become addresses of the interface on the pod network, one machine after the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// First-boot data that replaces what would be generated.
+    ///
+    /// Honoured: the guest gets it as it stands; it is never shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-trellis-sensitive" = true))]
+    pub overwrite_cloud_config: Option<String>,
+}
+
+/// Settings of the operating system.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OperatingSystemSpec {
+    /// Upgrades all packages at first boot.
+    ///
+    /// Honoured: as a step of the first boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dist_upgrade_on_boot: Option<bool>,
+    /// Keeps the operating system from updating itself.
+    ///
+    /// Ignored: images of Trellis never update themselves; a new image is rolled out instead.
+    #[serde(skip_serializing)]
+    pub disable_auto_update: Ignored,
+    /// Keeps the update engine of Flatcar from running.
+    ///
+    /// Ignored: images of Trellis never update themselves; a new image is rolled out instead.
+    #[serde(skip_serializing)]
+    pub disable_update_engine: Ignored,
+    /// Keeps the locksmith of Flatcar from running.
+    ///
+    /// Ignored: Trellis drains and replaces machines itself.
+    #[serde(skip_serializing)]
+    pub disable_locksmithd: Ignored,
+    /// Whether Flatcar is given Ignition or cloud-init.
+    ///
+    /// Ignored: Trellis gives each operating system what its image reads.
+    #[serde(skip_serializing)]
+    pub provisioning_utility: Ignored,
+    /// Attaches a subscription by itself.
+    ///
+    /// Ignored: subscriptions are part of the image or of the first-boot data.
+    #[serde(skip_serializing)]
+    pub attach_subscription: Ignored,
+    /// The user of a Red Hat subscription.
+    ///
+    /// Ignored: subscriptions are part of the image or of the first-boot data.
+    #[serde(skip_serializing)]
+    pub rhel_subscription_manager_user: Ignored,
+    /// The password of a Red Hat subscription.
+    ///
+    /// Ignored: subscriptions are part of the image or of the first-boot data.
+    #[serde(skip_serializing)]
+    pub rhel_subscription_manager_password: ServerWritten,
+    /// The organisation of a Red Hat subscription.
+    ///
+    /// Ignored: subscriptions are part of the image or of the first-boot data.
+    #[serde(skip_serializing)]
+    pub rhel_organization_name: Ignored,
+    /// The activation key of a Red Hat subscription.
+    ///
+    /// Ignored: subscriptions are part of the image or of the first-boot data.
+    #[serde(skip_serializing)]
+    pub rhel_activation_key: ServerWritten,
+    /// Uses the satellite server for Red Hat packages.
+    ///
+    /// Ignored: subscriptions are part of the image or of the first-boot data.
+    #[serde(skip_serializing)]
+    pub rhel_use_satellite_server: Ignored,
+    /// The satellite server for Red Hat packages.
+    ///
+    /// Ignored: subscriptions are part of the image or of the first-boot data.
+    #[serde(skip_serializing)]
+    pub rhel_satellite_server: Ignored,
+}
+
+/// Fixed addresses of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Network {
+    /// The address and the prefix length of its network, such as `10.0.0.5/24`.
+    ///
+    /// Honoured: the first machine gets it, each further machine the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cidr: Option<String>,
+    /// The router for everything outside the network.
+    ///
+    /// Honoured: as it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// Name servers.
+    ///
+    /// Honoured: see its fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns: Option<NetworkDns>,
+    /// The address families of the machine.
+    ///
+    /// Warned about: the addresses themselves say of which family they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip_family: Option<String>,
+}
+
+/// Name servers of a machine with fixed addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkDns {
+    /// Their addresses.
+    ///
+    /// Honoured: as they stand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<String>,
+}
+
+/// A selection by labels.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// Labels and the values they must have.
+    ///
+    /// Mapped: the labels of the template must have them too.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
+    /// Rules for labels.
+    ///
+    /// Mapped: the labels of the template must keep them too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<LabelRule>,
+}
+
+/// A rule for a label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelRule {
+    /// The label's key.
+    ///
+    /// Mapped: with the whole rule.
+    pub key: String,
+    /// What must hold for its value.
+    ///
+    /// Mapped: with the whole rule.
+    pub operator: LabelOperator,
+    /// The values it is compared with.
+    ///
+    /// Mapped: with the whole rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+/// What must hold for a label's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LabelOperator {
+    /// It is one of the values.
+    In,
+    /// It is none of the values.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is not there.
+    DoesNotExist,
+}
