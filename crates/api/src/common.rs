@@ -90,6 +90,10 @@ pub struct ServerWritten;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ignored;
 
+/// A field of which only the presence counts, because Trellis refuses it: accepted in any form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Present;
+
 /// A document inside a document, whose type depends on what stands beside it. The reader decodes it in
 /// a second step; nothing of it is kept here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +120,7 @@ macro_rules! forgotten {
     )*};
 }
 
-forgotten!(ServerWritten, Ignored, Embedded<T>);
+forgotten!(ServerWritten, Ignored, Present, Embedded<T>);
 
 impl JsonSchema for ServerWritten {
     fn schema_name() -> std::borrow::Cow<'static, str> {
@@ -139,6 +143,18 @@ impl JsonSchema for Ignored {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "x-trellis-ignored": "it has nothing to do with tenant machines" })
+    }
+}
+
+impl JsonSchema for Present {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Present".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({})
     }
 }
 

@@ -16,7 +16,7 @@ use trellis_model::placement::TaintEffect;
 use trellis_model::pool::DeletePolicy;
 
 pub use self::provider::{Network, NetworkDns, OperatingSystemSpec, ProviderConfig, ProviderSpec};
-use crate::common::{IntOrText, Metadata, ServerWritten};
+use crate::common::{IntOrText, Metadata, Present, ServerWritten};
 
 /// The API group and version of all kinds here.
 pub const API_VERSION: &str = "cluster.k8s.io/v1alpha1";
@@ -254,7 +254,7 @@ pub struct MachineSpec {
     ///
     /// Refused: Kubernetes has removed it.
     #[serde(skip_serializing)]
-    pub config_source: ServerWritten,
+    pub config_source: Option<Present>,
     /// How the platform calls the machine.
     ///
     /// Refused: Trellis names machines itself; a template cannot name all of them alike.

@@ -7,6 +7,7 @@
 
 pub mod cdi;
 pub mod common;
+pub mod gardener;
 pub mod instancetype;
 pub mod kkp;
 pub mod kubevirt;

@@ -9,7 +9,10 @@
 //! * [`check`]: a document held against a JSON schema, with every problem reported at once;
 //! * [`yaml_out`]: values written as YAML that every YAML reader understands alike.
 //!
-//! On top of it are the dialects, one module each, and what they share:
+//! Above it, [`reading`], [`kinds`] and [`schema`] are what all dialects have in common, and each dialect is
+//! a module: [`openshift`], [`kkp`], [`gardener`] and our own, [`trellis`].
+//!
+//! On top are the ways in:
 //!
 //! * [`read`]: texts in any mixture of dialects to one estate;
 //! * [`convert`]: an estate in another dialect, with a list of what is lost;
@@ -47,3 +50,5 @@ mod syntax_error;
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod testing;

@@ -83,7 +83,7 @@ fn prepare(schema: &mut Value) {
             let why =
                 map.get("description").and_then(Value::as_str).and_then(
                     |description| match split_description(description).1 {
-                        Some((Treatment::Ignored, why)) => Some(why),
+                        Some((Treatment::Ignored, why)) => Some(why.trim_end_matches('.').to_owned()),
                         _ => None,
                     },
                 );

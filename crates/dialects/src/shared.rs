@@ -187,6 +187,47 @@ pub(crate) fn taint(
     Some(NodeTaint { key: cx.parse(&at.child("key"), key)?, value, effect })
 }
 
+/// A taint as it stands in a manifest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaintText<'a> {
+    /// Its key.
+    pub(crate) key: Option<&'a str>,
+    /// Its value.
+    pub(crate) value: Option<&'a str>,
+    /// What it does.
+    pub(crate) effect: Option<&'a str>,
+}
+
+/// Reads taints of the tenant's nodes. Each that is not valid is complained about and left out.
+pub(crate) fn taints<'a>(
+    cx: &mut Cx<'_>,
+    at: &FieldPath,
+    taints: impl IntoIterator<Item = TaintText<'a>>,
+) -> BTreeSet<NodeTaint> {
+    let mut read = BTreeSet::new();
+    for (index, taint) in taints.into_iter().enumerate() {
+        let at = at.index(index);
+        let key = required(cx, &at.child("key"), taint.key, "a taint needs a key");
+        let effect = required(cx, &at.child("effect"), taint.effect, "a taint needs an effect");
+        let effect = effect.and_then(|effect| choose(cx, &at.child("effect"), effect, TAINT_EFFECTS));
+        let value = cx.parse_opt(&at.child("value"), taint.value);
+        let Some(key) = key.and_then(|key| cx.parse(&at.child("key"), key)) else { continue };
+        let Some(effect) = effect else { continue };
+        let taint = NodeTaint { key, value, effect };
+        if !read.insert(taint) {
+            cx.warning("duplicate-taint", &at, "this taint is listed twice", "list it once");
+        }
+    }
+    read
+}
+
+/// The effects of taints, as Kubernetes spells them.
+pub(crate) const TAINT_EFFECTS: &[(&str, TaintEffect)] = &[
+    ("NoSchedule", TaintEffect::NoSchedule),
+    ("PreferNoSchedule", TaintEffect::PreferNoSchedule),
+    ("NoExecute", TaintEffect::NoExecute),
+];
+
 /// A public SSH key. The key itself is not repeated in complaints.
 pub(crate) fn ssh_key(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<SshKey> {
     match SshKey::new(text) {
@@ -257,6 +298,38 @@ pub(crate) fn addresses(cx: &mut Cx<'_>, at: &FieldPath, texts: &[String]) -> Ve
         out.extend(address(cx, &at.index(index), text));
     }
     out
+}
+
+/// A value that must be there, or a complaint where it is missing.
+pub(crate) fn required<'a, T: ?Sized + AsRef<str>>(
+    cx: &mut Cx<'_>,
+    at: &FieldPath,
+    value: Option<&'a T>,
+    why: &str,
+) -> Option<&'a T> {
+    let value = value.filter(|value| !value.as_ref().is_empty());
+    if value.is_none() {
+        missing(cx, at, why, "");
+    }
+    value
+}
+
+/// Complains that a field is missing; `why` is a sentence, `help` says what to write.
+pub(crate) fn missing(cx: &mut Cx<'_>, at: &FieldPath, why: &str, help: &str) {
+    let name = at.last_key().unwrap_or("value").to_owned();
+    let help = if help.is_empty() { format!("add `{name}`") } else { help.to_owned() };
+    cx.error("missing-field", at, format!("missing field `{name}`: {why}"), &help);
+}
+
+/// What to write instead of a name that is not known.
+pub(crate) fn suggest(wrong: &str, names: &[&str]) -> String {
+    let listed = names.iter().take(12).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let more = if names.len() > 12 { ", …" } else { "" };
+    match crate::suggest::closest(wrong, names) {
+        _ if names.is_empty() => "there is nothing to choose from".to_owned(),
+        Some(name) => format!("did you mean `{name}`? There are {listed}{more}"),
+        None => format!("there are {listed}{more}"),
+    }
 }
 
 /// A number or a percentage.
@@ -346,60 +419,4 @@ pub(crate) fn check_selector(cx: &mut Cx<'_>, selector: &LabelSelector, labels: 
 /// A value as JSON. The types that are written hold nothing that JSON cannot.
 pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    //! Reading a text and looking at what was said, for tests beside the code.
-
-    use serde_json::Value;
-    use trellis_model::Estate;
-
-    use crate::diagnostic::{Diagnostics, Severity};
-    use crate::source::SourceMap;
-
-    /// What came of reading a text.
-    pub(crate) struct Outcome {
-        pub(crate) estate: Estate,
-        pub(crate) diagnostics: Diagnostics,
-        pub(crate) sources: SourceMap,
-    }
-
-    /// Reads a text.
-    pub(crate) fn read(text: &str) -> Outcome {
-        let mut sources = SourceMap::new();
-        sources.add("test.yaml", text);
-        let read = crate::read::read(&sources);
-        Outcome { estate: read.estate, diagnostics: read.diagnostics, sources }
-    }
-
-    impl Outcome {
-        /// Everything that was said, as `severity code line`.
-        pub(crate) fn said(&self) -> Vec<String> {
-            self.diagnostics
-                .iter()
-                .map(|d| {
-                    let line = d.location.map_or(0, |at| self.sources.line_column(at.file, at.span.start).0);
-                    format!("{} {} {line}", d.severity.name(), d.code)
-                })
-                .collect()
-        }
-
-        /// What was said of one severity.
-        pub(crate) fn said_of(&self, severity: &str) -> Vec<String> {
-            self.said().into_iter().filter(|text| text.starts_with(severity)).collect()
-        }
-
-        /// The estate, after making sure that nothing was wrong.
-        pub(crate) fn clean(&self) -> &Estate {
-            let errors: Vec<_> = self.diagnostics.iter().filter(|d| d.severity == Severity::Error).collect();
-            assert!(errors.is_empty(), "{errors:#?}");
-            &self.estate
-        }
-    }
-
-    /// Documents as one text.
-    pub(crate) fn text(values: &[Value]) -> String {
-        crate::yaml_out::to_yaml_documents(values)
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Only rules of this platform: those that hold everywhere are in [`trellis_model::validate`].
 
+mod compute;
 mod flavor;
 mod migration;
 mod objects;
@@ -12,6 +13,7 @@ use std::collections::BTreeSet;
 use trellis_model::cluster::Platform;
 use trellis_model::image::{FirstBoot, ImageDelivery, ImageSource};
 use trellis_model::machine::{Architecture, Firmware, MachineTemplate, Shape};
+use trellis_model::names::DomainName;
 use trellis_model::network::NicNetwork;
 use trellis_model::pool::Role;
 use trellis_model::problem::Problems;
@@ -22,14 +24,12 @@ use crate::machine::PoolOf;
 pub(crate) use objects::check_names;
 
 /// Finds all problems that an estate has on KubeVirt.
+///
+/// An estate that lacks something has none for that: it may be complete later. [`missing`] finds it.
 pub fn check(estate: &Estate) -> Vec<Problem> {
     let mut out = Vec::new();
-    for cluster in &estate.clusters {
+    for cluster in estate.clusters.iter().filter(|cluster| is_ours(cluster)) {
         let pools: Vec<_> = estate.pools.iter().filter(|pool| pool.spec.cluster == cluster.name).collect();
-        check_cluster(cluster, &mut Problems::of(Subject::Cluster(cluster.name.clone()), &mut out));
-        if !is_ours(cluster) {
-            continue;
-        }
         let has_services = pools.iter().any(|pool| pool.spec.role == Role::ControlPlane)
             && cluster.spec.network.uses_pod_network();
         for pool in pools {
@@ -38,6 +38,39 @@ pub fn check(estate: &Estate) -> Vec<Problem> {
             let pool = PoolOf::new(cluster, pool);
             check_pool(&pool, has_services, &mut problems);
         }
+    }
+    out
+}
+
+/// Finds everything that must be there before all machines of an estate can be rendered.
+pub fn missing(estate: &Estate) -> Vec<Problem> {
+    let mut out = Vec::new();
+    for cluster in &estate.clusters {
+        if !is_ours(cluster) {
+            Problems::of(Subject::Cluster(cluster.name.clone()), &mut out).error(
+                "ovirt-platform",
+                "platform.ovirt",
+                "oVirt machines are rendered by the oVirt platform, which is not part of this build",
+                "",
+            );
+            continue;
+        }
+        for pool in estate.pools.iter().filter(|pool| pool.spec.cluster == cluster.name) {
+            let subject = Subject::Pool(cluster.name.clone(), pool.name.clone());
+            check_completeness(&PoolOf::new(cluster, pool), &mut Problems::of(subject, &mut out));
+        }
+    }
+    for pool in estate.pools.iter().filter(|pool| estate.cluster(&pool.spec.cluster).is_none()) {
+        let subject = Subject::Pool(pool.spec.cluster.clone(), pool.name.clone());
+        Problems::of(subject, &mut out).error(
+            "cluster-not-here",
+            "cluster",
+            format!(
+                "cluster {} is not among what was read; the pool's machines are left out",
+                pool.spec.cluster
+            ),
+            "read its TenantCluster together with the pool",
+        );
     }
     out
 }
@@ -55,20 +88,9 @@ pub(crate) fn is_renderable(pool: &PoolOf<'_>) -> bool {
     out.is_empty()
 }
 
-fn check_cluster(cluster: &Cluster, problems: &mut Problems<'_>) {
-    if !is_ours(cluster) {
-        problems.error(
-            "ovirt-platform",
-            "platform.ovirt",
-            "oVirt machines are rendered by the oVirt platform, which is not part of this build",
-            "",
-        );
-    }
-}
-
 fn check_pool(pool: &PoolOf<'_>, has_services: bool, problems: &mut Problems<'_>) {
-    check_completeness(pool, problems);
     objects::check(pool, has_services, problems);
+    compute::check(&pool.resolved, problems);
     flavor::check(pool, problems);
     migration::check(&pool.resolved, problems);
     vectors::check(&pool.resolved, problems);
@@ -164,6 +186,14 @@ fn check_hardware(template: &MachineTemplate, problems: &mut Problems<'_>) {
             "template.devices.tpm.persistent",
             "the TPM's state is kept in a volume that KubeVirt makes for it",
             "the infra cluster's KubeVirt must name a storage class for it (vmStateStorageClass), one that many hosts can use if machines are to move",
+        );
+    }
+    for search in template.dns.searches.iter().filter(|search| DomainName::new(search.as_str()).is_err()) {
+        problems.error(
+            "bad-search-domain",
+            "template.dns.searches",
+            format!("{search:?} is no domain that names can be looked up in"),
+            "write it in lower case and without a dot at its end",
         );
     }
     let mut names = BTreeSet::new();

@@ -60,8 +60,11 @@ pub(crate) fn instancetype(
 }
 
 /// The share of the guest's memory that is not set aside, in hundredths. Rounded down: never less is
-/// set aside than was asked for.
+/// set aside than was asked for. Huge pages are always set aside whole.
 pub(crate) fn overcommit_percent(memory: &machine::Memory) -> Option<u32> {
+    if memory.hugepages.is_some() {
+        return None;
+    }
     let (guest, request) = (memory.guest_bytes()?.get(), memory.request?.get());
     let missing = guest.checked_sub(request)?;
     let percent = u128::from(missing) * 100 / u128::from(guest.max(1));

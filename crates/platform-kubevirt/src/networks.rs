@@ -2,7 +2,7 @@
 
 use trellis_api::multus::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 use trellis_model::Cluster;
-use trellis_model::network::{MachineNetwork, NetworkSource, SharedNetwork};
+use trellis_model::network::{MachineNetwork, NetworkSource};
 
 use crate::labels::{self, metadata};
 use crate::names;
@@ -24,12 +24,4 @@ pub(crate) fn attachment_definitions(cluster: &Cluster) -> Vec<NetworkAttachment
         cluster.spec.network.machine_networks.iter().filter_map(definition).collect();
     definitions.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     definitions
-}
-
-/// The definition of a network that exists already.
-pub(crate) fn shared(network: &MachineNetwork) -> Option<&SharedNetwork> {
-    match &network.source {
-        NetworkSource::Shared(shared) => Some(shared),
-        NetworkSource::Tenant(_) => None,
-    }
 }

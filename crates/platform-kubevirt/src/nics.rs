@@ -2,11 +2,10 @@
 
 use trellis_api::kubevirt::{Empty, Interface, MultusNetwork, Network};
 use trellis_model::Cluster;
-use trellis_model::network::{Binding, MachineNetwork, Nic, NicNetwork, SharedNetwork};
+use trellis_model::network::{Binding, MachineNetwork, NetworkSource, Nic, NicNetwork, SharedNetwork};
 
 use crate::machine::Machine;
 use crate::names;
-use crate::networks;
 
 /// Lets a machine with a bridge on the pod network move between hosts. Its address changes on the way.
 pub(crate) const ALLOW_BRIDGE_MIGRATION: (&str, &str) =
@@ -15,11 +14,18 @@ pub(crate) const ALLOW_BRIDGE_MIGRATION: (&str, &str) =
 /// The networks of a machine, in the order of its interfaces.
 pub(crate) fn networks(machine: &Machine<'_>) -> Vec<Network> {
     let nics = &machine.template().nics;
-    let has_pod_network = nics.iter().any(on_pod_network);
-    nics.iter().filter_map(|nic| network(machine, nic, has_pod_network)).collect()
+    // KubeVirt refuses a machine with two default networks: the pod network is one, and a network
+    // that takes its place is one only for the first interface on it.
+    let mut has_default = nics.iter().any(on_pod_network);
+    let mut networks: Vec<Network> = nics.iter().filter_map(|nic| network(machine, nic)).collect();
+    for multus in networks.iter_mut().filter_map(|network| network.multus.as_mut()) {
+        multus.default &= !has_default;
+        has_default |= multus.default;
+    }
+    networks
 }
 
-fn network(machine: &Machine<'_>, nic: &Nic, has_pod_network: bool) -> Option<Network> {
+fn network(machine: &Machine<'_>, nic: &Nic) -> Option<Network> {
     let name = nic.name.to_string();
     let multus = match &nic.network {
         NicNetwork::Pod(_) => {
@@ -27,11 +33,7 @@ fn network(machine: &Machine<'_>, nic: &Nic, has_pod_network: bool) -> Option<Ne
         }
         NicNetwork::Machine(wanted) => {
             let network = machine.resolved.networks.iter().find(|network| network.name == *wanted)?;
-            MultusNetwork {
-                network_name: attachment(machine.cluster, network),
-                // KubeVirt refuses a machine with two default networks.
-                default: network.default && !has_pod_network,
-            }
+            MultusNetwork { network_name: attachment(machine.cluster, network), default: network.default }
         }
         NicNetwork::Shared(shared) => {
             MultusNetwork { network_name: shared_attachment(machine.cluster, shared), default: false }
@@ -43,9 +45,9 @@ fn network(machine: &Machine<'_>, nic: &Nic, has_pod_network: bool) -> Option<Ne
 
 /// `<namespace>/<name>` of the definition of a cluster's network.
 fn attachment(cluster: &Cluster, network: &MachineNetwork) -> String {
-    match networks::shared(network) {
-        Some(shared) => shared_attachment(cluster, shared),
-        None => {
+    match &network.source {
+        NetworkSource::Shared(shared) => shared_attachment(cluster, shared),
+        NetworkSource::Tenant(_) => {
             format!("{}/{}", cluster.infra_namespace(), names::tenant_network(cluster, &network.name))
         }
     }

@@ -1,5 +1,7 @@
 //! Everything this crate renders, as one type.
 
+use std::fmt;
+
 use k8s_openapi::api::core::v1::{Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,7 +13,9 @@ use trellis_api::kubevirt::VirtualMachine;
 use trellis_api::multus::NetworkAttachmentDefinition;
 
 /// An object of the infra cluster.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// Its debug text is its name alone: Secrets and request headers must not get into logs.
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Object {
     /// Who may talk to the machines and to whom they may talk.
@@ -46,6 +50,12 @@ macro_rules! with_object {
             Object::VirtualMachine($object) => $body,
         }
     };
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind(), self.namespace(), self.name())
+    }
 }
 
 impl Object {

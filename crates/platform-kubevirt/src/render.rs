@@ -21,6 +21,7 @@ pub struct Rendered {
 /// What cannot be rendered is left out, and the problems say why.
 pub fn render(estate: &Estate) -> Rendered {
     let mut problems = check::check(estate);
+    problems.extend(check::missing(estate));
     let estate = estate.clone().sorted();
     let mut objects = Vec::new();
     for cluster in estate.clusters.iter().filter(|cluster| is_ours(cluster)) {

@@ -182,6 +182,13 @@ fn compute(domain: &Value, has_instancetype: bool, out: &mut Vec<String>) {
         for amount in [cpu_request, cpu_limit].into_iter().flatten() {
             refuse(out, amount % 1000 != 0, "pinned CPUs must be whole");
         }
+        let unequal = matches!((request, limit), (Some(request), Some(limit)) if request != limit);
+        refuse(out, unequal, "pinned CPUs need equal memory request and limit");
+        refuse(
+            out,
+            cpu["threads"].as_u64().is_some_and(|threads| threads > 2),
+            "more than two pinned threads",
+        );
     }
     let numa = !cpu["numa"]["guestMappingPassthrough"].is_null();
     refuse(out, numa && (!dedicated || memory["hugepages"].is_null()), "NUMA needs pinning and huge pages");
@@ -353,6 +360,15 @@ fn firmware(instance: &Value, out: &mut Vec<String>) {
     let domain = &instance["domain"];
     let architecture = text(instance, "architecture");
     refuse(out, !["amd64", "arm64", "s390x"].contains(&architecture), "unknown architecture");
+    if architecture == "arm64" {
+        let cpu = &domain["cpu"];
+        let model = cpu["model"].as_str();
+        refuse(out, model.is_some_and(|model| model != "host-passthrough"), "bad CPU model for arm64");
+        let pinned_threads = cpu["dedicatedCpuPlacement"] == true && cpu["threads"].as_u64() > Some(1);
+        refuse(out, pinned_threads, "arm64 has no threads to pin");
+        let buses = list(&domain["devices"], "disks").iter().map(|disk| text(&disk["disk"], "bus"));
+        refuse(out, buses.into_iter().any(|bus| bus == "sata" || bus == "usb"), "bad disk bus for arm64");
+    }
     let loader = &domain["firmware"]["bootloader"];
     refuse(out, present(loader, &["bios", "efi"]) > 1, "two boot loaders");
     let efi = &loader["efi"];

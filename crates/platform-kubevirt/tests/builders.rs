@@ -97,3 +97,31 @@ pub(crate) fn instance(objects: &[Value]) -> &Value {
 pub(crate) fn instance_of(patch: Value) -> Value {
     instance(&rendered(&demo(vec![templated(patch)]))).clone()
 }
+
+/// The objects of a cluster named `demo` with these settings and pools.
+pub(crate) fn with_cluster(settings: Value, pools: Vec<Pool>) -> Vec<Value> {
+    rendered(&Estate { clusters: vec![cluster("demo", settings)], pools })
+}
+
+/// A pool of that many masters.
+pub(crate) fn control_plane(replicas: u32) -> Pool {
+    pool("demo", "masters", json!({ "role": "control-plane", "replicas": replicas }))
+}
+
+/// The configuration of a VLAN.
+pub(crate) const TENANT_CONFIG: &str =
+    r#"{"cniVersion":"0.4.0","type":"bridge","bridge":"br100","vlan":100}"#;
+
+/// Settings of a cluster whose machines are on a VLAN beside the pod network.
+pub(crate) fn vlan_cluster() -> Value {
+    json!({ "network": { "machineNetworks": [{ "name": "vlan", "source": { "tenant": { "config": TENANT_CONFIG } } }] } })
+}
+
+/// Compares with `tests/golden/<name>.snap`.
+pub(crate) fn golden(name: &str, value: &Value) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, serde_json::to_string_pretty(value).unwrap()));
+}

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use trellis_model::{Estate, Problem, Severity};
-use trellis_platform_kubevirt::{check, render, render_machine};
+use trellis_platform_kubevirt::{check, missing, render, render_machine};
 
 use crate::builders::{cluster, demo, of_kind, pool, templated};
 
 /// The problem with that code, which must be there.
 fn problem(estate: &Estate, code: &str) -> Problem {
-    let problems = check(estate);
+    let problems = render(estate).problems;
     let found = problems.iter().find(|problem| problem.code == code).cloned();
     found.unwrap_or_else(|| panic!("no {code} among {problems:#?}"))
 }
@@ -24,6 +24,13 @@ fn objects(estate: &Estate) -> Vec<Value> {
 #[test]
 fn a_plain_estate_has_no_problems() {
     assert_eq!(check(&demo(vec![templated(json!({}))])), []);
+}
+
+#[test]
+fn what_is_missing_is_no_problem_until_machines_are_made() {
+    let estate = demo(vec![templated(json!({ "image": { "source": null } }))]);
+    assert_eq!(check(&estate), []);
+    assert_eq!(missing(&estate)[0].code, "image-without-source");
 }
 
 #[test]
@@ -97,6 +104,13 @@ fn user_data_in_an_annotation_is_refused_and_not_rendered() {
 }
 
 #[test]
+fn debug_texts_hold_no_user_data() {
+    let rendered = render(&demo(vec![templated(json!({ "userData": { "inline": "s3cret" } }))]));
+    let text = format!("{:?}", rendered.objects);
+    assert!(text.contains("Secret demo/demo-workers-") && !text.contains("userdata"), "{text}");
+}
+
+#[test]
 fn interrupt_vectors_are_counted() {
     let wide = |cpus: u32, disks: usize| {
         let disks: Vec<Value> =
@@ -152,8 +166,30 @@ fn hardware_that_does_not_exist_is_refused() {
     let twice = json!([{ "name": "g", "device": "a/b" }, { "name": "g", "device": "a/c" }]);
     of_template(json!({ "devices": { "hostDevices": twice } }), "duplicate-host-device");
     of_template(json!({ "placement": { "tolerations": [{ "value": "x" }] } }), "toleration-without-key");
-    let pages = json!({ "cpu": { "topology": {} }, "memory": { "guest": "4Gi", "request": "4097Mi", "hugepages": "2Mi" } });
-    of_template(json!({ "shape": { "custom": pages } }), "hugepages-request");
+    of_template(json!({ "dns": { "searches": ["example.com."] } }), "bad-search-domain");
+    let old_disk = json!([{ "name": "d", "size": "1Gi", "device": { "bus": "usb" } }]);
+    of_template(
+        json!({ "architecture": "arm64", "firmware": "Uefi", "dataDisks": old_disk }),
+        "bus-of-another-architecture",
+    );
+}
+
+#[test]
+fn cpu_and_memory_that_kubevirt_refuses_are_found() {
+    let shape =
+        |cpu: Value, memory: Value| json!({ "shape": { "custom": { "cpu": cpu, "memory": memory } } });
+    let guest = json!({ "guest": "4Gi" });
+    let pages = json!({ "guest": "4Gi", "request": "4097Mi", "hugepages": "2Mi" });
+    of_template(shape(json!({ "topology": {} }), pages), "hugepages-request");
+    let pinned = json!({ "topology": { "sockets": 2 }, "dedicated": {} });
+    of_template(shape(pinned, json!({ "request": "2Gi", "limit": "4Gi" })), "pinned-memory");
+    let threads = |threads: u32| json!({ "topology": { "threads": threads }, "dedicated": {} });
+    of_template(shape(threads(4), guest.clone()), "pinned-threads");
+    let on_arm =
+        |patch: Value| crate::builders::merged(json!({ "architecture": "arm64", "firmware": "Uefi" }), patch);
+    of_template(on_arm(shape(threads(2), guest.clone())), "pinned-threads");
+    let model = json!({ "topology": {}, "model": "host-model" });
+    of_template(on_arm(shape(model, guest)), "cpu-model-on-arm");
 }
 
 #[test]
@@ -187,8 +223,8 @@ fn what_an_instance_type_cannot_hold_is_said() {
         problem(&Estate { clusters: vec![cluster("demo", settings)], pools }, code)
     };
     let memory = json!({ "guest": "4Gi" });
-    let dense = of_template(json!({ "shape": { "flavor": "high-density-2" } }), "flavor-cpu-request");
-    assert_eq!(dense.severity, Severity::Notice);
+    let asked = json!({ "cpu": { "topology": { "sockets": 2 }, "request": "100m" }, "memory": memory });
+    assert_eq!(flavor(asked, Value::Null, "flavor-cpu-request").severity, Severity::Notice);
     flavor(json!({ "cpu": { "limit": "2" }, "memory": memory }), Value::Null, "flavor-limit");
     flavor(json!({ "cpu": { "limit": "2" }, "memory": { "limit": "4Gi" } }), Value::Null, "flavor-limit");
     flavor(

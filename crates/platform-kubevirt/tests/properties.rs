@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 use trellis_model::{Estate, validate};
-use trellis_platform_kubevirt::{Object, check, render, render_machine};
+use trellis_platform_kubevirt::{Object, check, missing, render, render_machine};
 
 use crate::admission;
 use crate::builders::{cluster, errors, merged, of_kind, pool};
@@ -178,7 +178,9 @@ fn estate() -> impl Strategy<Value = Estate> {
 }
 
 fn is_good(estate: &Estate) -> bool {
-    errors(&validate::validate(estate)).is_empty() && errors(&check(estate)).is_empty()
+    errors(&validate::validate(estate)).is_empty()
+        && errors(&check(estate)).is_empty()
+        && missing(estate).is_empty()
 }
 
 proptest! {

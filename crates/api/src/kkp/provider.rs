@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use trellis_model::image::OperatingSystem;
 
 use super::cloud::CloudProviderSpec;
-use crate::common::{Embedded, Ignored, ServerWritten};
+use crate::common::{Embedded, Ignored, Present};
 
 /// What a machine is on its platform.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -20,7 +20,7 @@ pub struct ProviderSpec {
     ///
     /// Refused: no machine class was ever read from there.
     #[serde(skip_serializing)]
-    pub value_from: ServerWritten,
+    pub value_from: Option<Present>,
 }
 
 /// What a machine is on its platform, whichever that is.
@@ -110,9 +110,10 @@ pub struct OperatingSystemSpec {
     pub rhel_subscription_manager_user: Ignored,
     /// The password of a Red Hat subscription.
     ///
-    /// Ignored: subscriptions are part of the image or of the first-boot data.
+    /// Warned about: subscriptions are part of the image or of the first-boot data, so this is not kept.
     #[serde(skip_serializing)]
-    pub rhel_subscription_manager_password: ServerWritten,
+    #[schemars(extend("x-trellis-sensitive" = true))]
+    pub rhel_subscription_manager_password: Option<Present>,
     /// The organisation of a Red Hat subscription.
     ///
     /// Ignored: subscriptions are part of the image or of the first-boot data.
@@ -120,9 +121,10 @@ pub struct OperatingSystemSpec {
     pub rhel_organization_name: Ignored,
     /// The activation key of a Red Hat subscription.
     ///
-    /// Ignored: subscriptions are part of the image or of the first-boot data.
+    /// Warned about: subscriptions are part of the image or of the first-boot data, so this is not kept.
     #[serde(skip_serializing)]
-    pub rhel_activation_key: ServerWritten,
+    #[schemars(extend("x-trellis-sensitive" = true))]
+    pub rhel_activation_key: Option<Present>,
     /// Uses the satellite server for Red Hat packages.
     ///
     /// Ignored: subscriptions are part of the image or of the first-boot data.

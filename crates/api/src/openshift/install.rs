@@ -6,7 +6,7 @@ use trellis_model::network::Publish;
 use trellis_model::volume::AccessMode;
 
 use super::pools::{BindingMethod, KubevirtPool, MachinePool, OvirtPool};
-use crate::common::{Ignored, Metadata, ServerWritten};
+use crate::common::{Ignored, Metadata, Present};
 
 /// What the installer is told of a whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -37,9 +37,10 @@ pub struct InstallConfig {
     pub ssh_key: Option<String>,
     /// Credentials of the registries that OpenShift's own images come from.
     ///
-    /// Ignored: Trellis installs no OpenShift, and does not keep secrets it does not need.
+    /// Warned about: Trellis installs no OpenShift, and does not keep secrets it does not need.
     #[serde(skip_serializing)]
-    pub pull_secret: ServerWritten,
+    #[schemars(extend("x-trellis-sensitive" = true))]
+    pub pull_secret: Option<Present>,
     /// The machines of the control plane.
     ///
     /// Honoured: they become a pool of that role; three machines when left out.
@@ -131,9 +132,10 @@ pub struct InstallConfig {
     pub operator_publishing_strategy: Ignored,
     /// The proxy machines use, which may hold a password.
     ///
-    /// Ignored: it configures the operating system, which the machine configs of Trellis do.
+    /// Warned about: it configures the operating system, which the machine configs of Trellis do.
     #[serde(skip_serializing)]
-    pub proxy: ServerWritten,
+    #[schemars(extend("x-trellis-sensitive" = true))]
+    pub proxy: Option<Present>,
 }
 
 /// Where machines run.
@@ -166,7 +168,7 @@ macro_rules! other_platforms {
                 ///
                 /// Refused: Trellis makes machines on KubeVirt and oVirt.
                 #[serde(rename = $name, skip_serializing)]
-                pub $field: ServerWritten,
+                pub $field: Option<Present>,
             )*
         }
 

@@ -14,7 +14,7 @@ use trellis_model::volume::{AccessMode, StorageRequest};
 use trellis_model::{Estate, Pool};
 
 use super::write;
-use crate::shared::testing::{self, Outcome};
+use crate::testing::{self, Outcome};
 
 const SEED: &str = include_str!("../../tests/fixtures/kkp-seed-003.yaml");
 const NESTED: &str = include_str!("../../tests/fixtures/kkp-nested.yaml");
@@ -319,4 +319,16 @@ fn pools_of_one_cluster_share_its_namespace() {
         SEED.replace("q5bwjq", "second").replace("namespace: default", "namespace: other")
     );
     assert_eq!(read_text(&two).said_of("error").len(), 1);
+}
+
+#[test]
+fn every_field_says_what_becomes_of_it() {
+    for kind in
+        crate::read::kinds().iter().filter(|kind| ["kkp", "openshift"].contains(&kind.dialect.as_str()))
+    {
+        for field in crate::fields::fields((kind.schema)()).iter().flat_map(crate::fields::Field::flatten) {
+            assert!(!field.about.is_empty(), "{} {} says not what it is", kind.kind, field.path);
+            assert!(field.treatment.is_some(), "{} {} says not what becomes of it", kind.kind, field.path);
+        }
+    }
 }

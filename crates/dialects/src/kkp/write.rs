@@ -12,6 +12,7 @@ use trellis_api::kkp::{
 use trellis_model::cluster::Platform;
 use trellis_model::network::{Binding, Nic, NicNetwork, StaticAddresses};
 use trellis_model::pool::{PoolSpec, Role, UpdatePolicy, UpdateStrategy};
+use trellis_model::resolve::resolve;
 use trellis_model::{Cluster, Estate, Pool};
 
 use super::{AUTOSCALER_MAX, AUTOSCALER_MIN};
@@ -23,10 +24,21 @@ pub fn write(estate: &Estate) -> Vec<Value> {
     for pool in estate.pools.iter().filter(|pool| pool.spec.role == Role::Worker) {
         let cluster = estate.cluster(&pool.spec.cluster);
         if cluster.is_none_or(|cluster| matches!(cluster.spec.platform, Platform::Kubevirt(_))) {
-            documents.push(document(cluster, pool));
+            documents.push(document(cluster, &with_cluster(cluster, pool)));
         }
     }
     documents
+}
+
+/// The pool with what its cluster says for it: there is no other place to say it here.
+fn with_cluster(cluster: Option<&Cluster>, pool: &Pool) -> Pool {
+    let mut pool = pool.clone();
+    if let Some(cluster) = cluster {
+        let resolved = resolve(cluster, &pool);
+        pool.spec.template = resolved.template;
+        pool.spec.kubelet_version = resolved.kubelet_version;
+    }
+    pool
 }
 
 fn document(cluster: Option<&Cluster>, pool: &Pool) -> Value {

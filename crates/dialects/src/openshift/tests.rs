@@ -14,7 +14,7 @@ use trellis_model::volume::AccessMode;
 use trellis_model::{Estate, Pool};
 
 use super::write;
-use crate::shared::testing::{Outcome, read};
+use crate::testing::{Outcome, read};
 
 const KUBEVIRT: &str = include_str!("../../tests/fixtures/openshift-kubevirt.yaml");
 const OVIRT: &str = include_str!("../../tests/fixtures/openshift-ovirt.yaml");

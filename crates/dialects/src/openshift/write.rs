@@ -8,8 +8,6 @@ use serde_json::Value;
 use trellis_model::pool::{Role, UpdateStrategy};
 use trellis_model::{Cluster, Estate, Pool};
 
-use super::MASTER;
-
 /// Writes an install-config for each cluster with a control plane, and machines for all pools that no
 /// install-config holds.
 pub fn write(estate: &Estate) -> Vec<Value> {
@@ -17,11 +15,12 @@ pub fn write(estate: &Estate) -> Vec<Value> {
     let mut installed: Vec<&Pool> = Vec::new();
     for cluster in &estate.clusters {
         let pools: Vec<&Pool> = estate.pools.iter().filter(|pool| fits(cluster, pool)).collect();
-        let is_master = |pool: &&&Pool| pool.spec.role == Role::ControlPlane;
-        if let Some(control) = pools.iter().find(is_master) {
-            let workers: Vec<&Pool> = pools.iter().filter(|pool| !is_master(pool)).copied().collect();
+        let (masters, workers): (Vec<&Pool>, Vec<&Pool>) =
+            pools.into_iter().partition(|pool| pool.spec.role == Role::ControlPlane);
+        if let Some(control) = masters.first() {
             documents.push(install::install_config(cluster, control, &workers));
-            installed.extend(pools);
+            installed.push(control);
+            installed.extend(workers);
         }
     }
     for pool in &estate.pools {
@@ -38,5 +37,4 @@ fn fits(cluster: &Cluster, pool: &Pool) -> bool {
     spec.cluster == cluster.name
         && spec.machine_name.is_none()
         && spec.update.strategy == UpdateStrategy::RollingUpdate
-        && (spec.role == Role::Worker || pool.name.as_str() == MASTER)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trellis_model::machine::{MachineTemplate, Shape};
+use trellis_model::machine::{Architecture, MachineTemplate};
 use trellis_model::problem::Problems;
 use trellis_model::volume::{DiskBus, DiskDevice};
 use trellis_model::{Problem, Subject};
@@ -18,7 +18,6 @@ const VIRTIO_SERIAL_LENGTH: usize = 20;
 pub(super) fn check(pool: &PoolOf<'_>, has_services: bool, problems: &mut Problems<'_>) {
     check_labels(pool, problems);
     check_disks(&pool.resolved.template, problems);
-    check_hugepages(&pool.resolved.template, problems);
     let first = pool.machine(0);
     if has_services && first.name.starts_with(|c: char| c.is_ascii_digit()) {
         problems.error(
@@ -71,14 +70,23 @@ fn check_disks(template: &MachineTemplate, problems: &mut Problems<'_>) {
             "",
         );
     }
-    check_disk(&template.root_disk.device, "template.rootDisk.device", problems);
+    check_disk(template, &template.root_disk.device, "template.rootDisk.device", problems);
     for disk in &template.data_disks {
-        check_disk(&disk.device, &format!("template.dataDisks[{}].device", disk.name), problems);
+        check_disk(template, &disk.device, &format!("template.dataDisks[{}].device", disk.name), problems);
     }
 }
 
-fn check_disk(device: &DiskDevice, path: &str, problems: &mut Problems<'_>) {
+fn check_disk(template: &MachineTemplate, device: &DiskDevice, path: &str, problems: &mut Problems<'_>) {
     let is_virtio = device.bus == DiskBus::Virtio;
+    let is_of_pcs = matches!(device.bus, DiskBus::Sata | DiskBus::Usb);
+    if is_of_pcs && template.architecture != Architecture::Amd64 {
+        problems.error(
+            "bus-of-another-architecture",
+            format!("{path}.bus"),
+            format!("{} machines have no {} disks", template.architecture.as_str(), device.bus.as_str()),
+            "use virtio or scsi",
+        );
+    }
     if device.dedicated_io_thread && !is_virtio {
         problems.error(
             "io-thread-without-virtio",
@@ -101,21 +109,6 @@ fn check_disk(device: &DiskDevice, path: &str, problems: &mut Problems<'_>) {
                 "the guest sees the first {VIRTIO_SERIAL_LENGTH} characters of {serial} on a virtio disk"
             ),
             "use a shorter serial",
-        );
-    }
-}
-
-fn check_hugepages(template: &MachineTemplate, problems: &mut Problems<'_>) {
-    let Shape::Custom(compute) = &template.shape else { return };
-    let memory = &compute.memory;
-    if let (Some(page), Some(request)) = (memory.hugepages, memory.request)
-        && request.get() % page.bytes().get() != 0
-    {
-        problems.error(
-            "hugepages-request",
-            "template.shape.custom.memory.request",
-            format!("{request} is not a whole number of pages of {}", page.bytes()),
-            "leave the request out, or make it a multiple of the page size",
         );
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{NESTED, SEED, edited, read_text, write};
-use crate::shared::testing::text;
+use crate::testing::text;
 use trellis_model::Estate;
 
 fn round(estate: &Estate) -> Estate {
@@ -23,6 +23,24 @@ fn the_examples_come_back() {
     estate.clusters = back.clusters.clone();
     estate.pools[0].spec.template.placement.avoided_hosts.clear();
     assert_eq!(back, estate);
+}
+
+#[test]
+fn what_only_the_cluster_says_is_written_into_its_pools() {
+    let mut estate = edited(&[("kubelet: 1.34.2", "kubelet: ''")]).clean().clone();
+    estate.clusters[0].spec.version = Some("1.33".parse().unwrap());
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAA me";
+    estate.clusters[0].spec.ssh_keys.insert(trellis_model::access::SshKey::new(key).unwrap());
+    let back = round(&estate);
+    assert_eq!(back.pools[0].spec.kubelet_version, Some("1.33".parse().unwrap()));
+    assert_eq!(back.pools[0].spec.template.ssh_keys.len(), 1);
+}
+
+#[test]
+fn what_no_worker_on_kubevirt_is_stays_out() {
+    let mut estate = edited(&[]).clean().clone();
+    estate.pools[0].spec.role = trellis_model::pool::Role::ControlPlane;
+    assert!(write(&estate).is_empty());
 }
 
 /// Some settings, as edits of the example.

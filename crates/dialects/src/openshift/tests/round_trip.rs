@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use trellis_model::Estate;
 
 use super::{KUBEVIRT, KUBEVIRT_SET, OVIRT, OVIRT_MACHINE, edited, read, write};
-use crate::shared::testing::text;
+use crate::testing::text;
 
 fn round(estate: &Estate) -> Estate {
     let written = text(&write(estate));
@@ -32,6 +32,16 @@ fn a_pool_without_a_control_plane_is_a_machine_set() {
     let documents = write(&estate);
     assert_eq!(documents.len(), 1);
     assert_eq!(documents[0]["kind"], "MachineSet");
+}
+
+#[test]
+fn a_control_plane_of_any_name_is_the_master_here() {
+    let mut estate = read(KUBEVIRT).clean().clone();
+    let control = estate.pools.iter_mut().find(|pool| pool.name.as_str() == "master").unwrap();
+    control.name = "control-plane".parse().unwrap();
+    let documents = write(&estate);
+    assert_eq!(documents.len(), 1);
+    assert_eq!(documents[0]["controlPlane"]["name"], "master");
 }
 
 fn settings() -> impl Strategy<Value = (bool, Vec<(&'static str, String)>)> {

@@ -17,8 +17,8 @@ use trellis_model::network::{
 use trellis_model::ovirt::OvirtPlatform as Ovirt;
 use trellis_model::{Cluster, Pool};
 
-use super::super::WORKER;
 use super::super::read::PLUGINS;
+use super::super::{MASTER, WORKER};
 use super::sizes;
 use crate::shared::to_json;
 
@@ -44,7 +44,8 @@ pub(super) fn install_config(cluster: &Cluster, control: &Pool, workers: &[&Pool
         },
         base_domain: spec.base_domain.as_ref().map(ToString::to_string),
         ssh_key: (!keys.is_empty()).then(|| keys.join("\n")),
-        control_plane: Some(machine_pool(cluster, control)),
+        // The control plane has a fixed name here.
+        control_plane: Some(MachinePool { name: Some(MASTER.to_owned()), ..machine_pool(cluster, control) }),
         compute,
         platform: match &spec.platform {
             ModelPlatform::Kubevirt(kubevirt) => {

@@ -1,0 +1,9 @@
+//! Gardener's language end to end: texts in, models and located complaints out.
+
+mod gardener {
+    pub(crate) mod bad;
+    pub(crate) mod full;
+    pub(crate) mod round_trip;
+    pub(crate) mod seeds;
+    pub(crate) mod support;
+}
