@@ -51,6 +51,14 @@ pub(super) fn template(
     }
 }
 
+/// Warns about a version nobody knows; the fields have been the same in all that there were.
+fn check_version(reader: &mut Reader<'_, '_>, at: &FieldPath, given: &str, known: &str) {
+    if given != known {
+        let message = format!("the version `{given}` is not known, so this is read as {known}");
+        reader.cx.warning("unknown-version", &at.child("apiVersion"), message, &format!("write `{known}`"));
+    }
+}
+
 fn rhcos(source: Option<ImageSource>) -> Image {
     Image {
         os: OperatingSystem::Rhcos,
@@ -63,6 +71,7 @@ fn rhcos(source: Option<ImageSource>) -> Image {
 
 fn kubevirt(reader: &mut Reader<'_, '_>, at: &FieldPath, cluster: &ClusterName) -> Option<MachineTemplate> {
     let spec: KubevirtProviderSpec = reader.cx.embedded(at)?;
+    check_version(reader, at, &spec.api_version, KUBEVIRT_SPEC.0);
     let field =
         |key: &str, text: Option<&str>| At::new(at.child(key), text.unwrap_or_default().to_owned()).filled();
     if field("credentialsSecretName", spec.credentials_secret_name.as_deref()).is_some() {
@@ -162,6 +171,7 @@ fn nics(
 
 fn ovirt(reader: &mut Reader<'_, '_>, at: &FieldPath, cluster: &ClusterName) -> Option<MachineTemplate> {
     let spec: OvirtProviderSpec = reader.cx.embedded(at)?;
+    check_version(reader, at, &spec.api_version, OVIRT_SPEC.0);
     let field = |key: &str, text: &Option<String>| {
         text.clone().and_then(|text| At::new(at.child(key), text).filled())
     };
