@@ -172,7 +172,10 @@ impl Cx<'_> {
         message: impl Into<String>,
         help: &str,
     ) {
-        let mut diagnostic = Diagnostic::new(severity, code, message).path(at).help(help).sensitive();
+        let mut diagnostic = Diagnostic::new(severity, code, message).path(at).sensitive();
+        if !help.is_empty() {
+            diagnostic = diagnostic.help(help);
+        }
         if let Some(document) = self.reading.documents.get(self.document.0) {
             let (span, _) = document.locate(at);
             diagnostic = diagnostic.at(Location::new(document.file, span));
