@@ -130,7 +130,14 @@ pub(crate) fn ssh_keys<'a>(
                 read.insert(key);
             }
             Err(error) => {
-                cx.hidden(crate::diagnostic::Severity::Error, "invalid-ssh-key", &at, error.to_string(), "");
+                let help = "give the public half of the key, in one line such as `ssh-ed25519 AAAA… name`";
+                cx.hidden(
+                    crate::diagnostic::Severity::Error,
+                    "invalid-ssh-key",
+                    &at,
+                    error.to_string(),
+                    help,
+                );
             }
         }
     }

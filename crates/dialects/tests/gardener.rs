@@ -2,6 +2,7 @@
 
 mod gardener {
     pub(crate) mod bad;
+    pub(crate) mod docs;
     pub(crate) mod full;
     pub(crate) mod round_trip;
     pub(crate) mod seeds;

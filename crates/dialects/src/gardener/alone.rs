@@ -44,10 +44,16 @@ pub(super) fn read(reading: &mut Reading, document: DocumentId, object: &Object,
     let (kind, place, estate) = match object {
         Object::InfrastructureConfig(config) => {
             let networks = network::machine_networks(&mut cx, &mut origins, &root, config);
-            ("InfrastructureConfig", "spec.provider.infrastructureConfig of a Shoot", made_up_cluster(networks))
+            (
+                "InfrastructureConfig",
+                "spec.provider.infrastructureConfig of a Shoot",
+                made_up_cluster(networks),
+            )
         }
         // Its structure is all there is to check.
-        Object::ControlPlaneConfig(_) => ("ControlPlaneConfig", "spec.provider.controlPlaneConfig of a Shoot", None),
+        Object::ControlPlaneConfig(_) => {
+            ("ControlPlaneConfig", "spec.provider.controlPlaneConfig of a Shoot", None)
+        }
         Object::WorkerConfig(config) => {
             let (estate, found) = worker_config(&mut cx, config);
             origins = found;
@@ -60,7 +66,11 @@ pub(super) fn read(reading: &mut Reading, document: DocumentId, object: &Object,
         }
         Object::Shoot(_) | Object::CloudProfile(_) | Object::SecretBinding(_) | Object::Secret(_) => return,
     };
-    let but = if has_shoots { "; it is not attached to the Shoot it was read with, as Gardener would not either" } else { "" };
+    let but = if has_shoots {
+        "; it is not attached to the Shoot it was read with, as Gardener would not either"
+    } else {
+        ""
+    };
     let message = format!("this {kind} describes no machines on its own{but}");
     cx.notice("standalone-document", &root.child("kind"), message, &format!("put it into {place}"));
     if let Some(estate) = estate {
@@ -98,14 +108,22 @@ fn worker_config(cx: &mut Cx<'_>, config: &WorkerConfig) -> (Option<Estate>, Ori
     let shape = Shape::Custom(Box::new(draft.refinement()));
     let disks = draft.devices();
     for (name, (_, at)) in &disks {
-        let model =
-            if name == ROOT_DISK { "template.rootDisk.device".to_owned() } else { format!("template.dataDisks[{name}]") };
+        let model = if name == ROOT_DISK {
+            "template.rootDisk.device".to_owned()
+        } else {
+            format!("template.dataDisks[{name}]")
+        };
         draft.origin(model, at);
     }
     let (devices, dns) = (draft.other_devices(), draft.dns());
     let (root_disk, data_disks) = made_up_disks(disks);
-    let image =
-        Image { os: OperatingSystem::Ubuntu, version: None, source: None, virtual_size: None, delivery: ImageDelivery::Golden };
+    let image = Image {
+        os: OperatingSystem::Ubuntu,
+        version: None,
+        source: None,
+        virtual_size: None,
+        delivery: ImageDelivery::Golden,
+    };
     let template = MachineTemplate {
         shape,
         preference: None,
@@ -131,7 +149,8 @@ fn worker_config(cx: &mut Cx<'_>, config: &WorkerConfig) -> (Option<Estate>, Ori
 
 fn made_up_disks(disks: DeviceTable) -> (RootDisk, Vec<DataDisk>) {
     let (size, storage) = (Bytes::gibi(1), Storage::default());
-    let mut root = RootDisk { size, storage: storage.clone(), device: trellis_model::volume::DiskDevice::default() };
+    let mut root =
+        RootDisk { size, storage: storage.clone(), device: trellis_model::volume::DiskDevice::default() };
     let mut data = Vec::new();
     for (name, (device, _)) in disks {
         if name == ROOT_DISK {

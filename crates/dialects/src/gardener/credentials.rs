@@ -104,7 +104,8 @@ impl Keyring {
         name: &str,
         namespace: Option<&str>,
     ) -> KubevirtPlatform {
-        let wanted = |other: &str, in_namespace: Option<&str>| other == name && may_match(in_namespace, namespace);
+        let wanted =
+            |other: &str, in_namespace: Option<&str>| other == name && may_match(in_namespace, namespace);
         let binding = self.bindings.iter_mut().find(|b| wanted(&b.name, b.namespace.as_deref()));
         let reference = match binding {
             Some(binding) => {
@@ -124,17 +125,28 @@ impl Keyring {
             .iter_mut()
             .find(|key| key.name == secret_name && may_match(key.namespace.as_deref(), secret_namespace));
         let Some(key) = key else {
-            let what = if reference.is_some() { format!("Secret {secret_name}") } else { format!("secret binding {name}") };
-            let message =
-                format!("which namespace of the infra cluster the machines are in is in the kubeconfig of {what}");
+            let what = if reference.is_some() {
+                format!("Secret {secret_name}")
+            } else {
+                format!("secret binding {name}")
+            };
+            let message = format!(
+                "which namespace of the infra cluster the machines are in is in the kubeconfig of {what}"
+            );
             cx.notice("credentials-missing", at, message, "read it together with the Shoot");
-            let credentials = reference.and_then(|(name, namespace)| credentials(cx, at, &name, namespace.as_deref()));
+            let credentials =
+                reference.and_then(|(name, namespace)| credentials(cx, at, &name, namespace.as_deref()));
             return KubevirtPlatform { credentials, ..KubevirtPlatform::default() };
         };
         key.used = true;
         if !key.has_kubeconfig {
             let message = format!("Secret {} has no key `kubeconfig`", key.name);
-            cx.error("missing-field", at, message, "add the infra cluster's kubeconfig under data.kubeconfig");
+            cx.error(
+                "missing-field",
+                at,
+                message,
+                "add the infra cluster's kubeconfig under data.kubeconfig",
+            );
         }
         let namespace = match &reference {
             Some((_, namespace)) => namespace.clone(),
@@ -187,7 +199,8 @@ fn is_placeholder(text: &str) -> bool {
 
 fn say_placeholder(cx: &mut Cx<'_>, at: &FieldPath) {
     let message = "this stands for a kubeconfig but is none, so the namespace of the machines is not known";
-    let help = "put the infra cluster's kubeconfig here: kubectl config view --raw --minify --flatten | base64 -w0";
+    let help =
+        "put the infra cluster's kubeconfig here: kubectl config view --raw --minify --flatten | base64 -w0";
     cx.hidden(Severity::Warning, "placeholder", at, message, help);
 }
 
@@ -220,7 +233,13 @@ fn look_into(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<NamespaceNam
         }
         Err(why) => {
             let message = format!("this is not a usable kubeconfig: {why}");
-            cx.hidden(Severity::Error, "invalid-kubeconfig", at, message, "put the infra cluster's kubeconfig here");
+            cx.hidden(
+                Severity::Error,
+                "invalid-kubeconfig",
+                at,
+                message,
+                "put the infra cluster's kubeconfig here",
+            );
             None
         }
     }
@@ -245,15 +264,15 @@ fn current_namespace(text: &str) -> Result<NamespaceName, &'static str> {
         .and_then(|context| context.get("context"))
         .ok_or("its current-context is not among its contexts")?;
     let namespace = context.get("namespace").and_then(|node| node.as_text()).filter(|name| !name.is_empty());
-    NamespaceName::new(namespace.unwrap_or(DEFAULT_NAMESPACE)).map_err(|_| "its namespace is not a valid name")
+    NamespaceName::new(namespace.unwrap_or(DEFAULT_NAMESPACE))
+        .map_err(|_| "its namespace is not a valid name")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KUBECONFIG: &str =
-        "current-context: b\ncontexts:\n- name: a\n  context: {namespace: x}\n- name: b\n  context: {cluster: c}\n";
+    const KUBECONFIG: &str = "current-context: b\ncontexts:\n- name: a\n  context: {namespace: x}\n- name: b\n  context: {cluster: c}\n";
 
     #[test]
     fn the_namespace_is_that_of_the_current_context() {

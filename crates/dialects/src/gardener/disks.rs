@@ -40,7 +40,8 @@ impl Draft<'_, '_> {
         let mut data = Vec::new();
         for (index, volume) in worker.data_volumes.iter().enumerate() {
             let at = self.at.child("dataVolumes").index(index);
-            let name = required(self.cx, &at.child("name"), volume.name.as_deref(), "a data volume needs a name");
+            let name =
+                required(self.cx, &at.child("name"), volume.name.as_deref(), "a data volume needs a name");
             let name = name.and_then(|name| self.cx.parse::<DeviceName>(&at.child("name"), name));
             let model = format!("template.dataDisks[{}]", name.as_ref().map_or("", |name| name.as_str()));
             let read = self.volume(&at, volume, &model);
@@ -63,8 +64,10 @@ impl Draft<'_, '_> {
             return self.volume(&at, volume, "template.rootDisk");
         }
         let machine_type = worker.machine.as_ref().and_then(|machine| machine.type_.as_deref());
-        let found = self.profile.zip(machine_type).and_then(|(profile, name)| profile.machine_types.get(name));
-        let Some((machine_type, storage)) = found.and_then(|found| Some((found, found.storage.as_ref()?))) else {
+        let found =
+            self.profile.zip(machine_type).and_then(|(profile, name)| profile.machine_types.get(name));
+        let Some((machine_type, storage)) = found.and_then(|found| Some((found, found.storage.as_ref()?)))
+        else {
             let help = "add `volume` with a `type` (`default` is the default storage class) and a `size`";
             missing(self.cx, &at, "the machines need a root disk, and no machine type gives them one", help);
             return None;
@@ -83,16 +86,20 @@ impl Draft<'_, '_> {
         self.origin(format!("{model}.storage"), &at.child("type"));
         if volume.encrypted == Some(true) {
             let help = "remove `encrypted`, and choose a volume type whose storage class encrypts";
-            self.cx.error("unsupported", &at.child("encrypted"), "volumes cannot be encrypted one by one", help);
+            self.cx.error(
+                "unsupported",
+                &at.child("encrypted"),
+                "volumes cannot be encrypted one by one",
+                help,
+            );
         }
         let type_at = at.child("type");
-        let class = match volume.type_.as_deref().filter(|name| !name.is_empty()) {
-            Some(name) => self.storage_class(&type_at, name),
-            None => {
-                let help = "add `type`: `default` is the infra cluster's default storage class";
-                missing(self.cx, &type_at, "a volume needs a type", help);
-                None
-            }
+        let class = if let Some(name) = volume.type_.as_deref().filter(|name| !name.is_empty()) {
+            self.storage_class(&type_at, name)
+        } else {
+            let help = "add `type`: `default` is the infra cluster's default storage class";
+            missing(self.cx, &type_at, "a volume needs a type", help);
+            None
         };
         let size = volume.size.as_ref().map(Text::as_str);
         let size = required(self.cx, &at.child("size"), size, "a volume needs a size")?;
@@ -106,7 +113,8 @@ impl Draft<'_, '_> {
             if name == DEFAULT_CLASS {
                 return None;
             }
-            self.needs.push(format!("which storage class volume type {name} is (taken for a class of that name)"));
+            self.needs
+                .push(format!("which storage class volume type {name} is (taken for a class of that name)"));
             return self.cx.parse(at, name);
         };
         let Some(found) = profile.volume_types.get(name) else {
@@ -124,7 +132,8 @@ impl Draft<'_, '_> {
         let class = found.class.as_deref().filter(|class| *class != DEFAULT_CLASS)?;
         let parsed = ObjectName::new(class);
         if parsed.is_err() {
-            let message = format!("volume type {name} has the class `{class}`, which is no name of a storage class");
+            let message =
+                format!("volume type {name} has the class `{class}`, which is no name of a storage class");
             let help = format!("correct {}.class of the CloudProfile", found.at);
             self.cx.error("invalid-value", at, message, &help);
         }
@@ -134,12 +143,15 @@ impl Draft<'_, '_> {
     /// Reads `devices.disks` of the WorkerConfig.
     pub(super) fn devices(&mut self) -> DeviceTable {
         let mut read = DeviceTable::new();
-        let disks = self.config.and_then(|config| config.devices.as_ref()).map(|devices| devices.disks.as_slice());
+        let disks =
+            self.config.and_then(|config| config.devices.as_ref()).map(|devices| devices.disks.as_slice());
         for (index, disk) in disks.unwrap_or_default().iter().enumerate() {
             let at = self.config_at.child("devices").child("disks").index(index);
             let device = self.disk_device(&at, disk);
             let why = "it says which disk is meant";
-            let Some(name) = required(self.cx, &at.child("name"), disk.name.as_deref(), why) else { continue };
+            let Some(name) = required(self.cx, &at.child("name"), disk.name.as_deref(), why) else {
+                continue;
+            };
             if read.insert(name.to_owned(), (device, at.clone())).is_some() {
                 let message = format!("the disk {name} is listed twice");
                 self.cx.error("duplicate-name", &at.child("name"), message, "list each disk once");

@@ -2,7 +2,9 @@
 
 use trellis_api::common::Text;
 use trellis_api::gardener::worker::{Machine, MachineImage};
-use trellis_model::image::{HttpImage, Image, ImageDelivery, ImageSource, OperatingSystem, PullMethod, RegistryImage};
+use trellis_model::image::{
+    HttpImage, Image, ImageDelivery, ImageSource, OperatingSystem, PullMethod, RegistryImage,
+};
 
 use super::worker::Draft;
 use crate::path::FieldPath;
@@ -75,7 +77,8 @@ impl Draft<'_, '_> {
         self.origin("template.image.os", &at.child("name"));
         let source = version.and_then(|version| self.image_source(&at, name, version));
         let per_machine = self.config.and_then(|config| config.disable_pre_allocated_data_volumes);
-        let delivery = if per_machine == Some(true) { ImageDelivery::PerMachine } else { ImageDelivery::Golden };
+        let delivery =
+            if per_machine == Some(true) { ImageDelivery::PerMachine } else { ImageDelivery::Golden };
         self.config_origin("template.image.delivery", "disablePreAllocatedDataVolumes");
         Some(Image { os, version: version.map(str::to_owned), source, virtual_size: None, delivery })
     }
@@ -89,12 +92,21 @@ impl Draft<'_, '_> {
             self.origins.add("template.image.source", profile.document, source_at);
             return Some(source.clone());
         }
-        let versions: Vec<&str> =
-            profile.images.keys().filter(|(other, _)| other == name).map(|(_, version)| version.as_str()).collect();
+        let versions: Vec<&str> = profile
+            .images
+            .keys()
+            .filter(|(other, _)| other == name)
+            .map(|(_, version)| version.as_str())
+            .collect();
         // That the source is missing is what the model complains about; here is only what there is instead.
         if !versions.is_empty() {
             let message = format!("the CloudProfile has no version {version} of the image {name}");
-            self.cx.warning("unknown-image-version", &at.child("version"), message, &suggest(version, &versions));
+            self.cx.warning(
+                "unknown-image-version",
+                &at.child("version"),
+                message,
+                &suggest(version, &versions),
+            );
         }
         None
     }

@@ -7,7 +7,8 @@ use trellis_api::gardener::{ControlPlaneConfig, InfrastructureConfig};
 use trellis_model::cluster::CloudController;
 use trellis_model::names::{DeviceName, ObjectName};
 use trellis_model::network::{
-    Binding, Cidr, MachineNetwork, NetworkPlugin, NetworkSource, Networking, PodRange, SharedNetwork, TenantNetwork,
+    Binding, Cidr, MachineNetwork, NetworkPlugin, NetworkSource, Networking, PodRange, SharedNetwork,
+    TenantNetwork,
 };
 
 use super::origins::Origins;
@@ -35,10 +36,18 @@ pub(super) fn ranges(
     let default = ShootNetworking::default();
     let text = networking.unwrap_or(&default);
     let mut read = Networking::default();
-    for (model, field) in
-        [("plugin", "type"), ("pods", "pods"), ("services", "services"), ("nodes", "nodes"), ("machineNetworks", "")]
-    {
-        let source = if field.is_empty() { spec.child("provider").child("infrastructureConfig") } else { at.child(field) };
+    for (model, field) in [
+        ("plugin", "type"),
+        ("pods", "pods"),
+        ("services", "services"),
+        ("nodes", "nodes"),
+        ("machineNetworks", ""),
+    ] {
+        let source = if field.is_empty() {
+            spec.child("provider").child("infrastructureConfig")
+        } else {
+            at.child(field)
+        };
         origins.add(format!("network.{model}"), document, &source);
     }
     if let Some(plugin) = text.type_.as_deref().filter(|plugin| !plugin.is_empty()) {
@@ -137,5 +146,7 @@ pub(super) fn cloud_controller(
     let gates = base.child("cloudControllerManager").child("featureGates");
     origins.add("cloudController.featureGates", cx.document(), &gates);
     let manager = config.cloud_controller_manager.as_ref();
-    CloudController { feature_gates: manager.map(|manager| manager.feature_gates.clone()).unwrap_or_default() }
+    CloudController {
+        feature_gates: manager.map(|manager| manager.feature_gates.clone()).unwrap_or_default(),
+    }
 }

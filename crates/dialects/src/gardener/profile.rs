@@ -103,13 +103,13 @@ pub(super) fn read(cx: &mut Cx<'_>, profile: &CloudProfile) -> Profile {
     let limits = limits(cx, &config_at, &config);
     let mut machine_types = machine_types(cx, &at, spec);
     for (name, limits) in limits {
-        match machine_types.get_mut(&name) {
-            Some(found) => found.limits = limits,
-            None => {
-                let names: Vec<&str> = machine_types.keys().map(String::as_str).collect();
-                let message = format!("these limits are for machine type {name}, which spec.machineTypes does not list");
-                cx.warning("unknown-machine-type", &limits.at, message, &suggest(&name, &names));
-            }
+        if let Some(found) = machine_types.get_mut(&name) {
+            found.limits = limits;
+        } else {
+            let names: Vec<&str> = machine_types.keys().map(String::as_str).collect();
+            let message =
+                format!("these limits are for machine type {name}, which spec.machineTypes does not list");
+            cx.warning("unknown-machine-type", &limits.at, message, &suggest(&name, &names));
         }
     }
     let images = images(cx, &config_at, &config);
@@ -134,13 +134,24 @@ where
     cx.parse_opt(at, text.map(Text::as_str)).filter(|amount| amount != zero)
 }
 
-fn machine_types(cx: &mut Cx<'_>, spec_at: &FieldPath, spec: &CloudProfileSpec) -> BTreeMap<String, MachineType> {
+fn machine_types(
+    cx: &mut Cx<'_>,
+    spec_at: &FieldPath,
+    spec: &CloudProfileSpec,
+) -> BTreeMap<String, MachineType> {
     let mut read = BTreeMap::new();
     for (index, text) in spec.machine_types.iter().enumerate() {
         let at = spec_at.child("machineTypes").index(index);
-        let Some(name) = required(cx, &at.child("name"), text.name.as_deref(), "pools name it") else { continue };
+        let Some(name) = required(cx, &at.child("name"), text.name.as_deref(), "pools name it") else {
+            continue;
+        };
         for (field, value) in [("cpu", &text.cpu), ("memory", &text.memory)] {
-            required(cx, &at.child(field), value.as_ref().map(Text::as_str), "a machine type has CPUs and memory");
+            required(
+                cx,
+                &at.child(field),
+                value.as_ref().map(Text::as_str),
+                "a machine type has CPUs and memory",
+            );
         }
         let architecture = text.architecture.as_deref().filter(|name| !name.is_empty());
         let found = MachineType {
@@ -148,7 +159,8 @@ fn machine_types(cx: &mut Cx<'_>, spec_at: &FieldPath, spec: &CloudProfileSpec) 
             memory: amount(cx, &at.child("memory"), text.memory.as_ref(), &Bytes::new(0)),
             limits: Limits::default(),
             storage: text.storage.as_ref().and_then(|text| type_storage(cx, &at.child("storage"), text)),
-            architecture: architecture.and_then(|name| choice(cx, &at.child("architecture"), name, ARCHITECTURES)),
+            architecture: architecture
+                .and_then(|name| choice(cx, &at.child("architecture"), name, ARCHITECTURES)),
             usable: text.usable.unwrap_or(true),
             has_gpu: amount(cx, &at.child("gpu"), text.gpu.as_ref(), &MilliCpu::new(0)).is_some(),
             at: at.clone(),
@@ -183,11 +195,17 @@ fn say_duplicate(cx: &mut Cx<'_>, at: &FieldPath, what: &str, name: &str) {
     cx.error("duplicate-name", at, format!("the {what} {name} is listed twice"), "list it once");
 }
 
-fn volume_types(cx: &mut Cx<'_>, spec_at: &FieldPath, spec: &CloudProfileSpec) -> BTreeMap<String, VolumeType> {
+fn volume_types(
+    cx: &mut Cx<'_>,
+    spec_at: &FieldPath,
+    spec: &CloudProfileSpec,
+) -> BTreeMap<String, VolumeType> {
     let mut read = BTreeMap::new();
     for (index, text) in spec.volume_types.iter().enumerate() {
         let at = spec_at.child("volumeTypes").index(index);
-        let Some(name) = required(cx, &at.child("name"), text.name.as_deref(), "volumes name it") else { continue };
+        let Some(name) = required(cx, &at.child("name"), text.name.as_deref(), "volumes name it") else {
+            continue;
+        };
         let class = text.class.clone().filter(|class| !class.is_empty());
         let found = VolumeType { at: at.clone(), class, usable: text.usable.unwrap_or(true) };
         insert_once(cx, &mut read, &at, "volume type", name, found);
@@ -203,7 +221,11 @@ fn regions(spec: &CloudProfileSpec) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Reads the limits of a CloudProfileConfig that stands at `base`.
-pub(super) fn limits(cx: &mut Cx<'_>, base: &FieldPath, config: &CloudProfileConfig) -> BTreeMap<String, Limits> {
+pub(super) fn limits(
+    cx: &mut Cx<'_>,
+    base: &FieldPath,
+    config: &CloudProfileConfig,
+) -> BTreeMap<String, Limits> {
     let mut read = BTreeMap::new();
     for (index, text) in config.machine_types.iter().enumerate() {
         let at = base.child("machineTypes").index(index);
@@ -227,7 +249,9 @@ pub(super) fn images(cx: &mut Cx<'_>, base: &FieldPath, config: &CloudProfileCon
     let mut names = BTreeSet::new();
     for (index, image) in config.machine_images.iter().enumerate() {
         let at = base.child("machineImages").index(index);
-        let Some(name) = required(cx, &at.child("name"), image.name.as_deref(), "pools name it") else { continue };
+        let Some(name) = required(cx, &at.child("name"), image.name.as_deref(), "pools name it") else {
+            continue;
+        };
         if !names.insert(name) {
             say_duplicate(cx, &at.child("name"), "image", name);
         }
@@ -256,21 +280,30 @@ fn check_images(cx: &mut Cx<'_>, spec_at: &FieldPath, spec: &CloudProfileSpec, i
     let mut listed = BTreeSet::new();
     for (index, image) in spec.machine_images.iter().enumerate() {
         let at = spec_at.child("machineImages").index(index);
-        let Some(name) = required(cx, &at.child("name"), image.name.as_deref(), "pools name it") else { continue };
+        let Some(name) = required(cx, &at.child("name"), image.name.as_deref(), "pools name it") else {
+            continue;
+        };
         for (index, version) in image.versions.iter().enumerate() {
             let at = at.child("versions").index(index).child("version");
             let Some(version) = version.version.as_ref().map(Text::as_str) else { continue };
             let key = (name.to_owned(), version.to_owned());
             if !images.contains_key(&key) {
                 let message = format!("nothing says where the image {name} {version} is");
-                cx.warning("image-without-source", &at, message, "add its sourceURL to spec.providerConfig.machineImages");
+                cx.warning(
+                    "image-without-source",
+                    &at,
+                    message,
+                    "add its sourceURL to spec.providerConfig.machineImages",
+                );
             }
             listed.insert(key);
         }
     }
     for ((name, version), (_, at)) in images {
         if !listed.contains(&(name.clone(), version.clone())) {
-            let message = format!("the image {name} {version} is not listed in spec.machineImages; Gardener would refuse this");
+            let message = format!(
+                "the image {name} {version} is not listed in spec.machineImages; Gardener would refuse this"
+            );
             cx.warning("image-not-listed", at, message, "list it in spec.machineImages as well");
         }
     }

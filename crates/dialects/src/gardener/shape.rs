@@ -44,8 +44,11 @@ impl<'d> Draft<'d, '_> {
         }
         if refinement != Compute::default() {
             let config_at = self.config_at.clone();
-            let message = format!("nothing says what machine type {name} is, so cpu and memory of this WorkerConfig have no effect");
-            let help = "read the CloudProfile together with the Shoot, or give both a CPU topology and memory.guest";
+            let message = format!(
+                "nothing says what machine type {name} is, so cpu and memory of this WorkerConfig have no effect"
+            );
+            let help =
+                "read the CloudProfile together with the Shoot, or give both a CPU topology and memory.guest";
             self.cx.notice("unresolved-machine-type", &config_at, message, help);
         }
         if !is_flavor(name) {
@@ -67,11 +70,14 @@ impl<'d> Draft<'d, '_> {
             }
             Some(found) => {
                 if !found.usable {
-                    let message = format!("machine type {name} is marked as not usable; Gardener would refuse it");
+                    let message =
+                        format!("machine type {name} is marked as not usable; Gardener would refuse it");
                     self.cx.warning("not-usable", at, message, "choose another machine type");
                 }
                 if found.has_gpu {
-                    let message = format!("machine type {name} has GPUs, but nothing says which device of the host is meant; machines get none");
+                    let message = format!(
+                        "machine type {name} has GPUs, but nothing says which device of the host is meant; machines get none"
+                    );
                     self.cx.warning("gpu-not-known", at, message, "");
                 }
             }
@@ -101,7 +107,8 @@ impl<'d> Draft<'d, '_> {
             && guest < request
         {
             let at = self.config_at.child("memory").child("guest");
-            let message = format!("the guest sees {guest}, less than the {request} that its machine type sets aside");
+            let message =
+                format!("the guest sees {guest}, less than the {request} that its machine type sets aside");
             let help = "guest memory should lie between the request and the limit of the machine type";
             self.cx.warning("guest-below-request", &at, message, help);
         }
@@ -141,7 +148,9 @@ impl<'d> Draft<'d, '_> {
                 CpuFeature::Name(name) => (Some(name.as_str()), None),
                 CpuFeature::Policy(feature) => (feature.name.as_deref(), feature.policy.as_deref()),
             };
-            let Some(name) = required(self.cx, &at.child("name"), name, "a feature has a name") else { continue };
+            let Some(name) = required(self.cx, &at.child("name"), name, "a feature has a name") else {
+                continue;
+            };
             let policy = match policy.filter(|policy| !policy.is_empty()) {
                 Some(policy) => choice(self.cx, &at.child("policy"), policy, FEATURE_POLICIES),
                 None => Some(CpuFeaturePolicy::default()),
@@ -164,14 +173,22 @@ impl<'d> Draft<'d, '_> {
             self.cx.error("unsupported", &at.child("realtime"), message, "remove `realtime`");
         }
         let isolate_emulator_thread = text.isolate_emulator_thread.unwrap_or_default();
-        let numa_passthrough = text.numa.as_ref().is_some_and(|numa| numa.guest_mapping_passthrough.is_some());
+        let numa_passthrough =
+            text.numa.as_ref().is_some_and(|numa| numa.guest_mapping_passthrough.is_some());
         if text.dedicated_cpu_placement.unwrap_or_default() {
             return Some(DedicatedCpus { isolate_emulator_thread, numa_passthrough });
         }
-        for (field, wanted) in [("isolateEmulatorThread", isolate_emulator_thread), ("numa", numa_passthrough)] {
+        for (field, wanted) in
+            [("isolateEmulatorThread", isolate_emulator_thread), ("numa", numa_passthrough)]
+        {
             if wanted {
                 let message = format!("`{field}` is only possible with CPUs of one's own");
-                self.cx.error("needs-dedicated-cpus", &at.child(field), message, "set dedicatedCpuPlacement to true");
+                self.cx.error(
+                    "needs-dedicated-cpus",
+                    &at.child(field),
+                    message,
+                    "set dedicatedCpuPlacement to true",
+                );
             }
         }
         None
@@ -190,9 +207,15 @@ impl<'d> Draft<'d, '_> {
             let size = pages.page_size.as_ref().map(Text::as_str);
             let size = required(self.cx, &at, size, "huge pages have a size")?;
             let bytes: Bytes = self.cx.parse(&at, size)?;
-            let page = [HugepageSize::Mebi2, HugepageSize::Gibi1].into_iter().find(|page| page.bytes() == bytes);
+            let page =
+                [HugepageSize::Mebi2, HugepageSize::Gibi1].into_iter().find(|page| page.bytes() == bytes);
             if page.is_none() {
-                self.cx.error("invalid-value", &at, format!("there are no huge pages of {size}"), "use `2Mi` or `1Gi`");
+                self.cx.error(
+                    "invalid-value",
+                    &at,
+                    format!("there are no huge pages of {size}"),
+                    "use `2Mi` or `1Gi`",
+                );
             }
             page
         });

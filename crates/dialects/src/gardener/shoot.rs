@@ -42,7 +42,8 @@ pub(super) fn read(
         return;
     }
     let metadata = root.child("metadata");
-    let name = required(&mut cx, &metadata.child("name"), shoot.metadata.name.as_deref(), "a cluster needs a name");
+    let name =
+        required(&mut cx, &metadata.child("name"), shoot.metadata.name.as_deref(), "a cluster needs a name");
     let name = name.and_then(|name| cx.parse::<ClusterName>(&metadata.child("name"), name));
     let namespace = cx.parse_opt(&metadata.child("namespace"), shoot.metadata.namespace.as_deref());
     let profile = find_profile(&mut cx, &shoot.spec, profiles);
@@ -85,7 +86,8 @@ fn region(cx: &mut Cx<'_>, spec: &ShootSpec, profile: Option<&Profile>) -> Optio
         missing(cx, &at, "a Shoot must say which region of the infra cluster it is in", help);
         return None;
     };
-    let names: Vec<&str> = profile.into_iter().flat_map(|profile| profile.regions.keys()).map(String::as_str).collect();
+    let names: Vec<&str> =
+        profile.into_iter().flat_map(|profile| profile.regions.keys()).map(String::as_str).collect();
     if !names.is_empty() && !names.contains(&name) {
         let message = format!("the CloudProfile lists no region `{name}`");
         cx.warning("unknown-region", &at, message, &suggest(name, &names));
@@ -129,11 +131,19 @@ fn cluster_spec(cx: &mut Cx<'_>, origins: &mut Origins, shoot: &Shoot, keyring: 
 }
 
 /// Reads a configuration inside the Shoot, if it is there.
-fn embedded<T: schemars::JsonSchema + serde::de::DeserializeOwned>(cx: &mut Cx<'_>, at: &FieldPath) -> Option<T> {
+fn embedded<T: schemars::JsonSchema + serde::de::DeserializeOwned>(
+    cx: &mut Cx<'_>,
+    at: &FieldPath,
+) -> Option<T> {
     if cx.has(at) { cx.embedded(at) } else { None }
 }
 
-fn platform(cx: &mut Cx<'_>, origins: &mut Origins, shoot: &Shoot, keyring: &mut Keyring) -> KubevirtPlatform {
+fn platform(
+    cx: &mut Cx<'_>,
+    origins: &mut Origins,
+    shoot: &Shoot,
+    keyring: &mut Keyring,
+) -> KubevirtPlatform {
     let at = FieldPath::root().child("spec");
     let spec = &shoot.spec;
     let field = if spec.credentials_binding_name.is_some() && spec.secret_binding_name.is_none() {
@@ -218,14 +228,15 @@ fn say_needs(cx: &mut Cx<'_>, spec: &ShootSpec, mut needs: Vec<String>) {
     needs.dedup();
     let (at, name) = profile_name(spec);
     let needs = needs.join("; ");
-    match name {
-        Some(name) => {
-            let message = format!("CloudProfile {name} was not read; still needed from it: {needs}");
-            cx.notice("cloud-profile-missing", &at, message, "read it together with the Shoot");
-        }
-        None => {
-            let message = format!("this Shoot names no CloudProfile; still needed from one: {needs}");
-            cx.notice("cloud-profile-missing", &at, message, "add `cloudProfileName`");
-        }
-    }
+    let (message, help) = match name {
+        Some(name) => (
+            format!("CloudProfile {name} was not read; still needed from it: {needs}"),
+            "read it together with the Shoot",
+        ),
+        None => (
+            format!("this Shoot names no CloudProfile; still needed from one: {needs}"),
+            "add `cloudProfileName`",
+        ),
+    };
+    cx.notice("cloud-profile-missing", &at, message, help);
 }

@@ -78,9 +78,10 @@ impl Draft<'_, '_> {
         let (devices, dns) = (self.other_devices(), self.dns());
         let node_labels = shared::labels(self.cx, &at.child("labels"), &worker.labels);
         let node_annotations = shared::annotations(self.cx, &at.child("annotations"), &worker.annotations);
-        let node_taints =
-            shared::taints(self.cx, &at.child("taints"), worker.taints.iter().map(taint_text));
-        for (model, field) in [("nodeLabels", "labels"), ("nodeAnnotations", "annotations"), ("nodeTaints", "taints")] {
+        let node_taints = shared::taints(self.cx, &at.child("taints"), worker.taints.iter().map(taint_text));
+        for (model, field) in
+            [("nodeLabels", "labels"), ("nodeAnnotations", "annotations"), ("nodeTaints", "taints")]
+        {
             self.origin(model, &at.child(field));
         }
         let version = worker.kubernetes.as_ref().and_then(|kubernetes| kubernetes.version.as_ref());
@@ -132,7 +133,12 @@ impl Draft<'_, '_> {
         let max = worker.maximum.unwrap_or(min);
         if min == 0 && max > 0 {
             let message = "this pool may shrink to no machine at all, which Gardener's extension refuses";
-            self.cx.notice("scale-to-zero", &min_at, message, "Trellis can do it; for Gardener, write at least 1");
+            self.cx.notice(
+                "scale-to-zero",
+                &min_at,
+                message,
+                "Trellis can do it; for Gardener, write at least 1",
+            );
         }
         (min, (min != max).then_some(Autoscaling { min, max }))
     }
@@ -163,7 +169,9 @@ impl Draft<'_, '_> {
         let mut zones = Vec::new();
         for (index, zone) in worker.zones.iter().enumerate() {
             let at = at.index(index);
-            if let Some(label) = required(self.cx, &at, Some(zone.as_str()), "a zone has a name; `default` means none") {
+            if let Some(label) =
+                required(self.cx, &at, Some(zone.as_str()), "a zone has a name; `default` means none")
+            {
                 zones.extend(self.cx.parse(&at, label).map(Locality::new));
             }
         }
@@ -172,7 +180,8 @@ impl Draft<'_, '_> {
     }
 
     fn check_zones(&mut self, zones: &[Locality], region: Option<&Locality>) {
-        let known = self.profile.zip(region).and_then(|(profile, region)| profile.regions.get(region.as_str()));
+        let known =
+            self.profile.zip(region).and_then(|(profile, region)| profile.regions.get(region.as_str()));
         let Some(known) = known.filter(|known| !known.is_empty()) else { return };
         let names: Vec<&str> = known.iter().map(String::as_str).collect();
         for (index, zone) in zones.iter().enumerate().filter(|(_, zone)| !known.contains(zone.as_str())) {
@@ -197,7 +206,9 @@ impl Draft<'_, '_> {
     /// Reads the devices of the WorkerConfig that are no disks.
     pub(super) fn other_devices(&mut self) -> Devices {
         self.config_origin("template.devices", "devices");
-        let Some(devices) = self.config.and_then(|config| config.devices.as_ref()) else { return Devices::default() };
+        let Some(devices) = self.config.and_then(|config| config.devices.as_ref()) else {
+            return Devices::default();
+        };
         Devices {
             rng: devices.rng.is_some(),
             block_multi_queue: devices.block_multi_queue.unwrap_or_default(),
@@ -217,20 +228,23 @@ impl Draft<'_, '_> {
             nameservers: &dns.nameservers,
             searches: &dns.searches,
         };
-        let options = dns.options.iter().filter_map(|option| {
-            Some((option.name.as_deref()?, option.value.as_ref().map(Text::as_str)))
-        });
+        let options = dns
+            .options
+            .iter()
+            .filter_map(|option| Some((option.name.as_deref()?, option.value.as_ref().map(Text::as_str))));
         let (policy_at, config_at) = (self.config_at.child("dnsPolicy"), self.config_at.child("dnsConfig"));
         shared::dns(self.cx, &policy_at, &config_at, text, options)
     }
 
     fn warn_without_effect(&mut self, worker: &Worker) {
-        if let Some(strategy) = worker.update_strategy.as_deref().filter(|name| *name != "AutoRollingUpdate") {
+        if let Some(strategy) = worker.update_strategy.as_deref().filter(|name| *name != "AutoRollingUpdate")
+        {
             let message = format!("`{strategy}` has no effect: machines are replaced one after another");
             self.cx.warning("no-effect", &self.at.child("updateStrategy"), message, "remove it");
         }
         if worker.kubelet_data_volume_name.is_some() {
-            let message = "`kubeletDataVolumeName` has no effect: the kubelet keeps its data on the root disk";
+            let message =
+                "`kubeletDataVolumeName` has no effect: the kubelet keeps its data on the root disk";
             let help = "make the root disk large enough and remove it";
             self.cx.warning("no-effect", &self.at.child("kubeletDataVolumeName"), message, help);
         }

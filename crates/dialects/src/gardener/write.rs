@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use trellis_api::common::{Metadata, Text};
 use trellis_api::gardener::binding::{BindingProvider, SecretReference};
 use trellis_api::gardener::shoot::{
-    AutoUpdate, KubeControllerManager, Provider, ShootKubernetes, ShootMaintenance, ShootNetworking, ShootSpec,
-    TimeWindow,
+    AutoUpdate, KubeControllerManager, Provider, ShootKubernetes, ShootMaintenance, ShootNetworking,
+    ShootSpec, TimeWindow,
 };
 use trellis_api::gardener::worker::{Machine, MachineImage, Taint, Volume, Worker, WorkerKubernetes};
 use trellis_api::gardener::{CORE, SecretBinding, Shoot};
@@ -54,7 +54,8 @@ fn value<T: Serialize>(document: &T) -> Value {
 
 /// Puts a value into the object at a JSON pointer.
 fn insert(document: &mut Value, pointer: &str, key: &str, inner: Option<Value>) {
-    let object: Option<&mut Map<String, Value>> = document.pointer_mut(pointer).and_then(Value::as_object_mut);
+    let object: Option<&mut Map<String, Value>> =
+        document.pointer_mut(pointer).and_then(Value::as_object_mut);
     if let (Some(object), Some(inner)) = (object, inner) {
         object.insert(key.to_owned(), inner);
     }
@@ -62,7 +63,8 @@ fn insert(document: &mut Value, pointer: &str, key: &str, inner: Option<Value>) 
 
 /// The pools of a cluster that a Shoot can hold: workers, all in one region.
 fn expressible<'a>(cluster: &Cluster, pools: &'a [Pool]) -> Vec<&'a Pool> {
-    let workers = pools.iter().filter(|pool| pool.spec.cluster == cluster.name && pool.spec.role == Role::Worker);
+    let workers =
+        pools.iter().filter(|pool| pool.spec.cluster == cluster.name && pool.spec.role == Role::Worker);
     let mut workers: Vec<&Pool> = workers.collect();
     if let Some(region) = workers.first().map(|pool| pool.spec.template.placement.region.clone()) {
         workers.retain(|pool| pool.spec.template.placement.region == region);
@@ -115,7 +117,7 @@ fn shoot(cluster: &Cluster, pools: &[&Pool], catalogue: &Catalogue, profile: boo
             },
             networking: Some(networking(&spec.network)),
             kubernetes: kubernetes(cluster),
-            maintenance: maintenance(&spec.maintenance),
+            maintenance: Some(maintenance(&spec.maintenance)),
             ..ShootSpec::default()
         },
         ..Shoot::default()
@@ -144,8 +146,10 @@ fn networking(network: &Networking) -> ShootNetworking {
 
 fn kubernetes(cluster: &Cluster) -> Option<ShootKubernetes> {
     let node_prefix = cluster.spec.network.pods.first().and_then(|range| range.node_prefix);
-    let manager = node_prefix
-        .map(|prefix| KubeControllerManager { node_cidr_mask_size: Some(prefix), ..KubeControllerManager::default() });
+    let manager = node_prefix.map(|prefix| KubeControllerManager {
+        node_cidr_mask_size: Some(prefix),
+        ..KubeControllerManager::default()
+    });
     let kubernetes = ShootKubernetes {
         version: cluster.spec.version.as_ref().map(Text::from),
         kube_controller_manager: manager,
@@ -154,28 +158,29 @@ fn kubernetes(cluster: &Cluster) -> Option<ShootKubernetes> {
     (kubernetes != ShootKubernetes::default()).then_some(kubernetes)
 }
 
-fn maintenance(maintenance: &Maintenance) -> Option<ShootMaintenance> {
+fn maintenance(maintenance: &Maintenance) -> ShootMaintenance {
     let window = maintenance.window.as_ref();
     // Both are written out: where one is left out, Gardener takes it for true.
     let auto_update = AutoUpdate {
         kubernetes_version: Some(maintenance.update_kubernetes),
         machine_image_version: Some(maintenance.update_images),
     };
-    Some(ShootMaintenance {
+    ShootMaintenance {
         auto_update: Some(auto_update),
         time_window: window.map(|window| TimeWindow {
             begin: Some(Text(window.begin.clone())),
             end: Some(Text(window.end.clone())),
         }),
         ..ShootMaintenance::default()
-    })
+    }
 }
 
 fn worker(pool: &Pool, catalogue: &Catalogue) -> Worker {
     let spec = &pool.spec;
     let template = &spec.template;
     let update = UpdatePolicy::default();
-    let (minimum, maximum) = spec.autoscaling.map_or((spec.replicas, spec.replicas), |bounds| (bounds.min, bounds.max));
+    let (minimum, maximum) =
+        spec.autoscaling.map_or((spec.replicas, spec.replicas), |bounds| (bounds.min, bounds.max));
     let changed = |count: Count, default: Count| (count != default).then(|| count.into());
     Worker {
         name: Some(pool.name.to_string()),
@@ -192,7 +197,11 @@ fn worker(pool: &Pool, catalogue: &Catalogue) -> Worker {
             .collect(),
         zones: template.placement.zones.iter().map(|zone| zone.as_str().to_owned()).collect(),
         labels: spec.node_labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
-        annotations: spec.node_annotations.iter().map(|(key, value)| (key.to_string(), value.clone())).collect(),
+        annotations: spec
+            .node_annotations
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.clone()))
+            .collect(),
         taints: spec
             .node_taints
             .iter()

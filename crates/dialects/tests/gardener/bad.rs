@@ -1,5 +1,7 @@
 //! Bad input: each thing that is wrong is said once, at its line.
 
+use proptest::prelude::*;
+
 use super::full::{FULL, PROFILE, secret};
 use super::support::read;
 
@@ -51,13 +53,23 @@ fn ranges_that_are_none_or_overlap() {
 fn no_region_and_no_zones() {
     wrong("  region: europe-west1\n", "", "accessRestrictions:", "missing-field");
     wrong("      zones: [europe-west1-d, europe-west1-c]\n", "", "name: small", "missing-field");
-    wrong("[europe-west1-d, europe-west1-c]", "[europe-west1-c, europe-west1-c]", "zones: [", "duplicate-zone");
+    wrong(
+        "[europe-west1-d, europe-west1-c]",
+        "[europe-west1-c, europe-west1-c]",
+        "zones: [",
+        "duplicate-zone",
+    );
 }
 
 #[test]
 fn no_volume_and_volumes_that_are_wrong() {
     wrong("      volume:\n        type: default\n        size: 20Gi\n", "", "name: small", "missing-field");
-    wrong("        type: default\n        size: 20Gi\n", "        size: 20Gi\n", "size: 20Gi", "missing-field");
+    wrong(
+        "        type: default\n        size: 20Gi\n",
+        "        size: 20Gi\n",
+        "size: 20Gi",
+        "missing-field",
+    );
     wrong("size: 20Gi", "size: 20 Gi", "size: 20 Gi", "invalid-value");
     wrong("size: 20Gi", "size: 20Gi\n        encrypted: true", "encrypted: true", "unsupported");
     wrong("        type: fast\n", "        type: fats\n", "type: fats", "unknown-volume-type");
@@ -82,7 +94,12 @@ fn numbers_that_cannot_be() {
     wrong("minimum: 2", "minimum: 6", "minimum: 6", "autoscaling-bounds");
     wrong("minimum: 2", "minimum: -1", "minimum: -1", "invalid-value");
     wrong("maxSurge: 25%", "maxSurge: lots", "maxSurge: lots", "invalid-value");
-    wrong("maxSurge: 25%\n      maxUnavailable: 1", "maxSurge: 0\n      maxUnavailable: 0", "maxSurge: 0", "surge-and-unavailable-zero");
+    wrong(
+        "maxSurge: 25%\n      maxUnavailable: 1",
+        "maxSurge: 0\n      maxUnavailable: 0",
+        "maxSurge: 0",
+        "surge-and-unavailable-zero",
+    );
 }
 
 #[test]
@@ -124,15 +141,30 @@ fn a_worker_config_with_cpus_and_memory_that_cannot_be() {
     wrong("guest: 6Gi", "guest: much", "guest: much", "invalid-value");
     wrong("guest: 6Gi", "hugepages: {pageSize: 4Mi}", "pageSize: 4Mi", "invalid-value");
     wrong("kind: WorkerConfig", "kind: WorkerConfiguration", "kind: WorkerConfiguration", "wrong-kind");
-    wrong("        memory:\n", "        dnsPolicy: None\n        memory:\n", "dnsPolicy: None", "dns-none-without-nameserver");
-    wrong("        memory:\n", "        dnsConfig: {nameservers: [dns.example]}\n        memory:\n", "dnsConfig:", "invalid-value");
+    wrong(
+        "        memory:\n",
+        "        dnsPolicy: None\n        memory:\n",
+        "dnsPolicy: None",
+        "dns-none-without-nameserver",
+    );
+    wrong(
+        "        memory:\n",
+        "        dnsConfig: {nameservers: [dns.example]}\n        memory:\n",
+        "dnsConfig:",
+        "invalid-value",
+    );
 }
 
 #[test]
 fn a_guest_that_sees_less_than_is_set_aside_is_worth_a_warning() {
     let shoot = FULL.replace("guest: 6Gi", "guest: 2Gi");
     let outcome = read(&[&shoot, PROFILE]);
-    assert_eq!(outcome.warnings(), [format!("{} guest-below-request", line(&shoot, "guest: 2Gi"))], "{}", outcome.text());
+    assert_eq!(
+        outcome.warnings(),
+        [format!("{} guest-below-request", line(&shoot, "guest: 2Gi"))],
+        "{}",
+        outcome.text()
+    );
 }
 
 #[test]
@@ -181,4 +213,40 @@ fn secrets_that_hold_no_kubeconfig_are_not_repeated() {
     let empty = secret("x").replace("data:\n  kubeconfig: x\n", "data: {}\n");
     let outcome = read(&[FULL, PROFILE, &empty]);
     assert_eq!(outcome.errors(), [format!("{} missing-field", line(FULL, "secretBindingName"))]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Lines lost, doubled or emptied: whatever comes of it, reading ends and every complaint has a place.
+    #[test]
+    fn a_damaged_text_never_breaks_the_reader(damage in proptest::collection::vec((any::<prop::sample::Index>(), 0..4), 1..6)) {
+        let mut lines: Vec<String> = format!("{FULL}---\n{PROFILE}").lines().map(str::to_owned).collect();
+        for (index, kind) in damage {
+            let at = index.index(lines.len());
+            match kind {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[at].clone()),
+                2 => lines[at] = lines[at].split_inclusive(':').next().unwrap_or_default().to_owned(),
+                _ => lines[at].push_str("x: ["),
+            }
+        }
+        let text = lines.join("\n");
+        // A kind that is lost is the core's to complain about.
+        let kinds = ["kind: Shoot", "kind: SecretBinding", "kind: CloudProfile\n"];
+        prop_assume!(kinds.iter().all(|kind| text.contains(kind)) && text.matches("core.gardener.cloud/v1beta1\nkind: ").count() == 3);
+        let outcome = read(&[&text]);
+        for said in &outcome.diagnostics {
+            prop_assert!(said.location.is_some(), "{said:?}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_configuration_is_none() {
+    let shoot = FULL.replace(
+        "    workersSettings:",
+        "    infrastructureConfig:\n    controlPlaneConfig: ~\n    workersSettings:",
+    );
+    assert_eq!(read(&[&shoot, PROFILE]).errors(), [] as [&str; 0]);
 }

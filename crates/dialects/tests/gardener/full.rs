@@ -16,14 +16,17 @@ const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: infra\n
 fn base64(text: &str) -> String {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digit = |chunk: &[u8], at: usize| {
-        let bits = chunk.iter().enumerate().fold(0_u32, |bits, (i, byte)| bits | u32::from(*byte) << (16 - 8 * i));
+        let bits =
+            chunk.iter().enumerate().fold(0_u32, |bits, (i, byte)| bits | u32::from(*byte) << (16 - 8 * i));
         if at > chunk.len() { '=' } else { char::from(DIGITS[(bits >> (18 - 6 * at)) as usize & 63]) }
     };
     text.as_bytes().chunks(3).flat_map(|chunk| (0..4).map(move |at| digit(chunk, at))).collect()
 }
 
 pub(crate) fn secret(data: &str) -> String {
-    format!("apiVersion: v1\nkind: Secret\nmetadata:\n  name: infra-kubeconfig\n  namespace: garden-keys\ndata:\n  kubeconfig: {data}\n")
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: infra-kubeconfig\n  namespace: garden-keys\ndata:\n  kubeconfig: {data}\n"
+    )
 }
 
 #[test]
@@ -42,22 +45,34 @@ fn everything_is_found_in_the_documents_beside_it() {
     assert!(cluster.spec.maintenance.update_kubernetes && !cluster.spec.maintenance.update_images);
     let small = &outcome.estate.pools[0].spec;
     assert_eq!((small.replicas, small.autoscaling), (2, Some(Autoscaling { min: 2, max: 5 })));
-    assert_eq!((small.update.max_surge, small.update.max_unavailable), (Count::Percent(25), Count::Absolute(1)));
+    assert_eq!(
+        (small.update.max_surge, small.update.max_unavailable),
+        (Count::Percent(25), Count::Absolute(1))
+    );
     assert_eq!(small.kubelet_version.unwrap().to_string(), "1.32.8");
     assert_eq!((small.node_labels.len(), small.node_annotations.len(), small.node_taints.len()), (1, 1, 1));
     let template = &small.template;
     let Shape::Custom(compute) = &template.shape else { panic!("custom") };
-    assert_eq!((compute.cpu.request, compute.cpu.limit), (Some(MilliCpu::whole(1)), Some(MilliCpu::whole(2))));
+    assert_eq!(
+        (compute.cpu.request, compute.cpu.limit),
+        (Some(MilliCpu::whole(1)), Some(MilliCpu::whole(2)))
+    );
     assert_eq!(compute.cpu.topology.unwrap().total(), 2);
     assert_eq!(compute.cpu.features["vmx"], CpuFeaturePolicy::Disable);
     assert_eq!(compute.cpu.features["pcid"], CpuFeaturePolicy::Require);
     let memory = &compute.memory;
-    assert_eq!((memory.request, memory.guest, memory.limit), (Some(Bytes::gibi(4)), Some(Bytes::gibi(6)), Some(Bytes::gibi(8))));
+    assert_eq!(
+        (memory.request, memory.guest, memory.limit),
+        (Some(Bytes::gibi(4)), Some(Bytes::gibi(6)), Some(Bytes::gibi(8)))
+    );
     assert!(matches!(&template.image.source, Some(ImageSource::Http(image)) if image.url.contains("noble")));
     assert_eq!(template.root_disk.storage.class, None);
     let scratch = &template.data_disks[0];
     assert_eq!(scratch.storage.class.as_ref().unwrap().as_str(), "ceph-nvme");
-    assert_eq!((scratch.device.bus, scratch.device.serial.as_ref().unwrap().as_str()), (DiskBus::Scsi, "SCRATCH-1"));
+    assert_eq!(
+        (scratch.device.bus, scratch.device.serial.as_ref().unwrap().as_str()),
+        (DiskBus::Scsi, "SCRATCH-1")
+    );
     assert!(template.devices.network_multi_queue);
     let zones: Vec<&str> = template.placement.zones.iter().map(|zone| zone.as_str()).collect();
     assert_eq!(zones, ["europe-west1-d", "europe-west1-c"]);
@@ -87,13 +102,27 @@ fn what_a_pool_leaves_out_comes_from_its_machine_type() {
 #[test]
 fn every_field_that_has_nothing_to_do_with_machines_is_mentioned_once() {
     let outcome = read(&[FULL, PROFILE]);
-    let ignored: Vec<String> = outcome.notices().into_iter().filter(|said| said.ends_with("ignored-field")).collect();
+    let ignored: Vec<String> =
+        outcome.notices().into_iter().filter(|said| said.ends_with("ignored-field")).collect();
     let lines = |text: &str, name: &str| {
         let line = text.lines().position(|line| line.trim_start().starts_with(name)).unwrap() + 1;
         format!("{line} ignored-field")
     };
-    for field in ["accessRestrictions:", "addons:", "controlPlane:", "hibernation:", "kubeAPIServer:", "purpose:", "cri:", "sysctls:"] {
-        assert_eq!(ignored.iter().filter(|said| **said == lines(FULL, field)).count(), 1, "{field} {ignored:?}");
+    for field in [
+        "accessRestrictions:",
+        "addons:",
+        "controlPlane:",
+        "hibernation:",
+        "kubeAPIServer:",
+        "purpose:",
+        "cri:",
+        "sysctls:",
+    ] {
+        assert_eq!(
+            ignored.iter().filter(|said| **said == lines(FULL, field)).count(),
+            1,
+            "{field} {ignored:?}"
+        );
     }
     assert!(!outcome.text().contains("`status`"), "what a server writes is not worth a word");
 }
@@ -101,7 +130,9 @@ fn every_field_that_has_nothing_to_do_with_machines_is_mentioned_once() {
 #[test]
 fn both_spellings_of_multi_queue_mean_the_same() {
     let config = |name: &str| {
-        format!("apiVersion: kubevirt.provider.extensions.gardener.cloud/v1alpha1\nkind: WorkerConfig\ndevices:\n  {name}: true\n")
+        format!(
+            "apiVersion: kubevirt.provider.extensions.gardener.cloud/v1alpha1\nkind: WorkerConfig\ndevices:\n  {name}: true\n"
+        )
     };
     let documented = FULL.replace("networkInterfaceMultiqueue", "networkInterfaceMultiQueue");
     assert_eq!(read(&[FULL, PROFILE]).estate, read(&[&documented, PROFILE]).estate);
@@ -113,7 +144,8 @@ fn both_spellings_of_multi_queue_mean_the_same() {
 
 #[test]
 fn default_stands_for_hosts_without_region_and_zone() {
-    let shoot = FULL.replace("europe-west1-d, europe-west1-c", "default").replace("[europe-west1-c]", "[default]");
+    let shoot =
+        FULL.replace("europe-west1-d, europe-west1-c", "default").replace("[europe-west1-c]", "[default]");
     let outcome = read(&[&shoot.replace("region: europe-west1", "region: default"), PROFILE]);
     assert_eq!((outcome.errors(), outcome.warnings()), (vec![], vec![]), "{}", outcome.text());
     let placement = &outcome.estate.pools[0].spec.template.placement;
@@ -125,7 +157,8 @@ fn default_stands_for_hosts_without_region_and_zone() {
 fn a_kubeconfig_is_taken_raw_as_well_and_without_namespace_means_default() {
     let raw = KUBECONFIG.replace("    namespace: my-shoot\n", "");
     let indented: String = raw.lines().map(|line| format!("    {line}\n")).collect();
-    let secret = secret("x").replace("data:\n  kubeconfig: x\n", &format!("stringData:\n  kubeconfig: |\n{indented}"));
+    let secret =
+        secret("x").replace("data:\n  kubeconfig: x\n", &format!("stringData:\n  kubeconfig: |\n{indented}"));
     let outcome = read(&[FULL, PROFILE, &secret]);
     assert_eq!(outcome.errors(), [] as [&str; 0], "{}", outcome.text());
     let Platform::Kubevirt(platform) = &outcome.estate.clusters[0].spec.platform else { panic!("kubevirt") };
@@ -135,7 +168,8 @@ fn a_kubeconfig_is_taken_raw_as_well_and_without_namespace_means_default() {
 #[test]
 fn a_shared_network_of_the_same_name_in_another_namespace_is_another_network() {
     let config = "    infrastructureConfig:\n      apiVersion: kubevirt.provider.extensions.gardener.cloud/v1alpha1\n      kind: InfrastructureConfig\n      networks:\n        sharedNetworks:\n        - {name: vlan, namespace: a}\n        - {name: vlan, namespace: b}\n";
-    let outcome = read(&[&FULL.replace("    workersSettings:", &format!("{config}    workersSettings:")), PROFILE]);
+    let outcome =
+        read(&[&FULL.replace("    workersSettings:", &format!("{config}    workersSettings:")), PROFILE]);
     assert_eq!(outcome.errors(), [] as [&str; 0], "{}", outcome.text());
     let networks = &outcome.estate.clusters[0].spec.network.machine_networks;
     assert_eq!(networks.iter().map(|network| network.name.as_str()).collect::<Vec<_>>(), ["vlan", "b-vlan"]);

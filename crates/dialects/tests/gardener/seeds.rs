@@ -1,6 +1,6 @@
 //! The manifests printed in the extension's own documentation, exactly as printed.
 
-use trellis_model::cluster::{Platform, CredentialsKind};
+use trellis_model::cluster::{CredentialsKind, Platform};
 use trellis_model::image::OperatingSystem;
 use trellis_model::machine::Shape;
 use trellis_model::network::NetworkPlugin;
@@ -27,7 +27,10 @@ fn the_shoot_reads_with_notices_about_what_is_still_needed() {
         outcome.text()
     );
     let [cluster] = outcome.estate.clusters.as_slice() else { panic!("one cluster") };
-    assert_eq!((cluster.name.as_str(), cluster.namespace.as_ref().unwrap().as_str()), ("johndoe-kubevirt", "garden-dev"));
+    assert_eq!(
+        (cluster.name.as_str(), cluster.namespace.as_ref().unwrap().as_str()),
+        ("johndoe-kubevirt", "garden-dev")
+    );
     let Platform::Kubevirt(platform) = &cluster.spec.platform else { panic!("kubevirt") };
     assert_eq!((&platform.namespace, &platform.credentials), (&None, &None));
     assert_eq!(cluster.spec.version.unwrap().to_string(), "1.17.8");
@@ -42,7 +45,10 @@ fn the_shoot_reads_with_notices_about_what_is_still_needed() {
     assert_eq!((pool.name.as_str(), spec.replicas), ("cpu-worker", 1));
     assert_eq!(spec.autoscaling, Some(Autoscaling { min: 1, max: 2 }));
     assert!(matches!(&template.shape, Shape::Flavor(name) if name.as_str() == "standard-1"));
-    assert_eq!((template.image.os, template.image.version.as_deref()), (OperatingSystem::Ubuntu, Some("18.04")));
+    assert_eq!(
+        (template.image.os, template.image.version.as_deref()),
+        (OperatingSystem::Ubuntu, Some("18.04"))
+    );
     assert_eq!((template.root_disk.size, &template.root_disk.storage.class), (Bytes::gibi(20), &None));
     let placement = &template.placement;
     assert_eq!(placement.region.as_ref().unwrap().as_str(), "europe-west1");
@@ -59,7 +65,10 @@ fn the_shoot_finds_the_printed_secret_by_its_name() {
     assert_eq!(platform.namespace, None);
     let credentials = platform.credentials.as_ref().unwrap();
     assert_eq!(credentials.kind, CredentialsKind::Secret);
-    assert_eq!((credentials.namespace.as_ref().unwrap().as_str(), credentials.name.as_str()), ("garden-dev", "provider-cluster-kubeconfig"));
+    assert_eq!(
+        (credentials.namespace.as_ref().unwrap().as_str(), credentials.name.as_str()),
+        ("garden-dev", "provider-cluster-kubeconfig")
+    );
 }
 
 #[test]
@@ -84,7 +93,10 @@ fn the_control_plane_config_reads_alone() {
     assert_eq!((outcome.errors(), outcome.warnings()), (vec![], vec![]), "{}", outcome.text());
     assert_eq!(outcome.notices(), ["2 standalone-document"]);
     let with_shoot = read(&[SHOOT, CONTROL_PLANE]);
-    assert!(with_shoot.estate.clusters[0].spec.cloud_controller.feature_gates.is_empty(), "it is not attached");
+    assert!(
+        with_shoot.estate.clusters[0].spec.cloud_controller.feature_gates.is_empty(),
+        "it is not attached"
+    );
     assert!(with_shoot.text().contains("not attached"), "{}", with_shoot.text());
 }
 

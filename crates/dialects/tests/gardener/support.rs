@@ -30,7 +30,8 @@ pub(crate) fn read(texts: &[&str]) -> Outcome {
     for index in 0..reading.documents.len() {
         let document = reading.documents[index].clone();
         let field = |name: &str| document.root.get(name).and_then(|node| node.as_text()).unwrap_or_default();
-        let kind = KINDS.iter().find(|kind| kind.api_version == field("apiVersion") && kind.kind == field("kind"));
+        let kind =
+            KINDS.iter().find(|kind| kind.api_version == field("apiVersion") && kind.kind == field("kind"));
         let kind = kind.unwrap_or_else(|| panic!("{} {} is not known", field("apiVersion"), field("kind")));
         let before = reading.diagnostics.count(Severity::Error);
         let root = FieldPath::root();
@@ -53,7 +54,9 @@ impl Outcome {
     pub(crate) fn said(&self, severity: Severity) -> Vec<String> {
         let of = self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity);
         of.map(|diagnostic| {
-            let line = diagnostic.location.map_or(0, |place| self.sources.line_column(place.file, place.span.start).0);
+            let line = diagnostic
+                .location
+                .map_or(0, |place| self.sources.line_column(place.file, place.span.start).0);
             format!("{line} {}", diagnostic.code)
         })
         .collect()
@@ -74,7 +77,9 @@ impl Outcome {
     /// Everything that was said, in full.
     pub(crate) fn text(&self) -> String {
         let all = self.diagnostics.iter();
-        all.map(|d| format!("{:?} {}: {} ({})\n", d.severity, d.code, d.message, d.help.as_deref().unwrap_or("")))
-            .collect()
+        all.map(|d| {
+            format!("{:?} {}: {} ({})\n", d.severity, d.code, d.message, d.help.as_deref().unwrap_or(""))
+        })
+        .collect()
     }
 }

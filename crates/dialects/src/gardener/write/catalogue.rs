@@ -51,7 +51,9 @@ impl Catalogue {
     /// Each pool gets a machine type of its own name, unless that is a flavor's.
     fn add_machine_types(&mut self, cluster: &Cluster, pools: &[&Pool]) {
         let is_flavor = |name: &str| {
-            pools.iter().any(|pool| matches!(&pool.spec.template.shape, Shape::Flavor(flavor) if flavor.as_str() == name))
+            pools.iter().any(
+                |pool| matches!(&pool.spec.template.shape, Shape::Flavor(flavor) if flavor.as_str() == name),
+            )
         };
         for pool in pools {
             let Some(compute) = compute(cluster, pool) else { continue };
@@ -74,7 +76,9 @@ impl Catalogue {
                     cpu: cpu.limit.as_ref().map(Text::from),
                     memory: memory.limit.as_ref().map(Text::from),
                 };
-                self.config.machine_types.push(ConfigMachineType { name: Some(name.clone()), limits: Some(limits) });
+                self.config
+                    .machine_types
+                    .push(ConfigMachineType { name: Some(name.clone()), limits: Some(limits) });
             }
             self.names.insert(pool.name.clone(), name);
         }
@@ -95,7 +99,8 @@ impl Catalogue {
         }
         for ((name, version), source) in sources {
             let Some(url) = source.and_then(address) else { continue };
-            let is_new = self.config.machine_images.last().is_none_or(|image| image.name.as_deref() != Some(name));
+            let is_new =
+                self.config.machine_images.last().is_none_or(|image| image.name.as_deref() != Some(name));
             if is_new {
                 let name = Some(name.to_owned());
                 self.config.machine_images.push(ConfigImage { name: name.clone(), ..ConfigImage::default() });
@@ -135,7 +140,8 @@ impl Catalogue {
 
     /// The CloudProfile, unless a Shoot says the same without one.
     pub(super) fn document(&self, name: &str) -> Option<Value> {
-        let only_default = self.spec.volume_types.iter().all(|volume| volume.class.as_deref() == Some(DEFAULT_CLASS));
+        let only_default =
+            self.spec.volume_types.iter().all(|volume| volume.class.as_deref() == Some(DEFAULT_CLASS));
         if self.spec.machine_types.is_empty() && self.spec.machine_images.is_empty() && only_default {
             return None;
         }

@@ -4,7 +4,8 @@ use serde_json::Value;
 use trellis_api::common::Text;
 use trellis_api::gardener::config::{CloudControllerManager, Networks, SharedNetwork, TenantNetwork};
 use trellis_api::gardener::device::{
-    Cpu, CpuFeature, CpuFeaturePolicy, Devices, Disk, DiskTarget, DnsConfig, DnsOption, Empty, Hugepages, Memory, Numa,
+    Cpu, CpuFeature, CpuFeaturePolicy, Devices, Disk, DiskTarget, DnsConfig, DnsOption, Empty, Hugepages,
+    Memory, Numa,
 };
 use trellis_api::gardener::{ControlPlaneConfig, InfrastructureConfig, KUBEVIRT, WorkerConfig};
 use trellis_model::cluster::CloudController;
@@ -56,7 +57,9 @@ pub(super) fn control_plane(controller: &CloudController) -> Option<Value> {
         value(&ControlPlaneConfig {
             api_version: KUBEVIRT.to_owned(),
             kind: "ControlPlaneConfig".to_owned(),
-            cloud_controller_manager: Some(CloudControllerManager { feature_gates: controller.feature_gates.clone() }),
+            cloud_controller_manager: Some(CloudControllerManager {
+                feature_gates: controller.feature_gates.clone(),
+            }),
         })
     })
 }
@@ -70,9 +73,11 @@ pub(super) fn worker(cluster: &Cluster, pool: &Pool) -> Option<Value> {
         devices: said(devices(template)),
         cpu: compute.and_then(|compute| said(cpu(&compute.cpu))),
         memory: compute.and_then(|compute| said(memory(&compute.memory))),
-        dns_policy: (template.dns.policy != DnsPolicy::default()).then(|| template.dns.policy.as_str().to_owned()),
+        dns_policy: (template.dns.policy != DnsPolicy::default())
+            .then(|| template.dns.policy.as_str().to_owned()),
         dns_config: said(dns_config(&template.dns)),
-        disable_pre_allocated_data_volumes: (template.image.delivery == ImageDelivery::PerMachine).then_some(true),
+        disable_pre_allocated_data_volumes: (template.image.delivery == ImageDelivery::PerMachine)
+            .then_some(true),
         overcommit_guest_overhead: overcommits.then_some(true),
         ..WorkerConfig::default()
     };
@@ -91,7 +96,11 @@ fn devices(template: &MachineTemplate) -> Devices {
     let data = template.data_disks.iter().map(|disk| (disk.name.as_str(), &disk.device));
     let changed = |(_, device): &(&str, &DiskDevice)| **device != DiskDevice::default();
     Devices {
-        disks: std::iter::once(root).chain(data).filter(changed).map(|(name, device)| disk(name, device)).collect(),
+        disks: std::iter::once(root)
+            .chain(data)
+            .filter(changed)
+            .map(|(name, device)| disk(name, device))
+            .collect(),
         rng: template.devices.rng.then_some(Empty {}),
         block_multi_queue: template.devices.block_multi_queue.then_some(true),
         network_interface_multi_queue: template.devices.network_multi_queue.then_some(true),
@@ -124,7 +133,9 @@ fn cpu(cpu: &machine::Cpu) -> Cpu {
         model: cpu.model.clone(),
         features: cpu.features.iter().map(|(name, policy)| feature(name, *policy)).collect(),
         dedicated_cpu_placement: dedicated.map(|_| true),
-        isolate_emulator_thread: dedicated.filter(|dedicated| dedicated.isolate_emulator_thread).map(|_| true),
+        isolate_emulator_thread: dedicated
+            .filter(|dedicated| dedicated.isolate_emulator_thread)
+            .map(|_| true),
         numa: dedicated
             .filter(|dedicated| dedicated.numa_passthrough)
             .map(|_| Numa { guest_mapping_passthrough: Some(Empty {}) }),
@@ -134,7 +145,8 @@ fn cpu(cpu: &machine::Cpu) -> Cpu {
 
 /// In KubeVirt's form, which the extension understands; a name alone is only understood here.
 fn feature(name: &str, policy: machine::CpuFeaturePolicy) -> CpuFeature {
-    let policy = FEATURE_POLICIES.iter().find(|(_, other)| *other == policy).map(|(word, _)| (*word).to_owned());
+    let policy =
+        FEATURE_POLICIES.iter().find(|(_, other)| *other == policy).map(|(word, _)| (*word).to_owned());
     CpuFeature::Policy(CpuFeaturePolicy { name: Some(name.to_owned()), policy })
 }
 
