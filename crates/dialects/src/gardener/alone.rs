@@ -64,7 +64,11 @@ pub(super) fn read(reading: &mut Reading, document: DocumentId, object: &Object,
             profile::limits(&mut cx, &root, config);
             ("CloudProfileConfig", "spec.providerConfig of a CloudProfile", None)
         }
-        Object::Shoot(_) | Object::CloudProfile(_) | Object::SecretBinding(_) | Object::Secret(_) => return,
+        Object::Shoot(_)
+        | Object::CloudProfile(_)
+        | Object::SecretBinding(_)
+        | Object::CredentialsBinding(_)
+        | Object::Secret(_) => return,
     };
     let but = if has_shoots {
         "; it is not attached to the Shoot it was read with, as Gardener would not either"

@@ -3,6 +3,7 @@
 use trellis_model::cluster::Platform;
 use trellis_model::image::{ImageSource, OperatingSystem};
 use trellis_model::machine::{Architecture, CpuFeaturePolicy, Firmware, Shape};
+use trellis_model::placement::Locality;
 use trellis_model::pool::Autoscaling;
 use trellis_model::quantity::{Bytes, Count, MilliCpu};
 use trellis_model::volume::DiskBus;
@@ -74,7 +75,7 @@ fn everything_is_found_in_the_documents_beside_it() {
         (DiskBus::Scsi, "SCRATCH-1")
     );
     assert!(template.devices.network_multi_queue);
-    let zones: Vec<&str> = template.placement.zones.iter().map(|zone| zone.as_str()).collect();
+    let zones: Vec<&str> = template.placement.zones.iter().map(Locality::as_str).collect();
     assert_eq!(zones, ["europe-west1-d", "europe-west1-c"]);
 }
 
@@ -156,13 +157,28 @@ fn default_stands_for_hosts_without_region_and_zone() {
 #[test]
 fn a_kubeconfig_is_taken_raw_as_well_and_without_namespace_means_default() {
     let raw = KUBECONFIG.replace("    namespace: my-shoot\n", "");
-    let indented: String = raw.lines().map(|line| format!("    {line}\n")).collect();
+    let indented = format!("    {}\n", raw.trim_end().replace('\n', "\n    "));
     let secret =
         secret("x").replace("data:\n  kubeconfig: x\n", &format!("stringData:\n  kubeconfig: |\n{indented}"));
     let outcome = read(&[FULL, PROFILE, &secret]);
     assert_eq!(outcome.errors(), [] as [&str; 0], "{}", outcome.text());
     let Platform::Kubevirt(platform) = &outcome.estate.clusters[0].spec.platform else { panic!("kubevirt") };
     assert_eq!(platform.namespace.as_ref().unwrap().as_str(), "default");
+}
+
+#[test]
+fn the_newer_kind_of_binding_is_followed_as_well() {
+    let newer = FULL
+        .replace("secretBindingName: infra", "credentialsBindingName: infra")
+        .replace(
+            "core.gardener.cloud/v1beta1\nkind: SecretBinding",
+            "security.gardener.cloud/v1alpha1\nkind: CredentialsBinding",
+        )
+        .replace("secretRef:\n", "credentialsRef:\n  apiVersion: v1\n  kind: Secret\n");
+    let secret = secret(&base64(KUBECONFIG));
+    assert_eq!(read(&[&newer, PROFILE, &secret]).estate, read(&[FULL, PROFILE, &secret]).estate);
+    let other = newer.replace("kind: Secret\n", "kind: WorkloadIdentity\n");
+    assert!(read(&[&other, PROFILE]).text().contains("unsupported"));
 }
 
 #[test]

@@ -333,7 +333,7 @@ fn cluster_spec() -> impl Strategy<Value = ClusterSpec> {
 }
 
 /// One cluster with its pools.
-fn tenancy(name: String) -> impl Strategy<Value = (Cluster, Vec<Pool>)> {
+fn tenancy(name: &str) -> impl Strategy<Value = (Cluster, Vec<Pool>)> + use<> {
     let cluster: ClusterName = name.parse().unwrap();
     let region =
         select(vec!["default", "europe-west1"]).prop_map(|region| Locality::new(region.parse().unwrap()));
@@ -355,7 +355,7 @@ fn tenancy(name: String) -> impl Strategy<Value = (Cluster, Vec<Pool>)> {
 
 fn estate() -> impl Strategy<Value = Estate> {
     btree_set(name(), 1..3).prop_flat_map(|names| {
-        names.into_iter().map(tenancy).collect::<Vec<_>>().prop_map(|tenancies| {
+        names.iter().map(|name| tenancy(name)).collect::<Vec<_>>().prop_map(|tenancies| {
             let (clusters, pools): (Vec<Cluster>, Vec<Vec<Pool>>) = tenancies.into_iter().unzip();
             Estate { clusters, pools: pools.concat() }
         })

@@ -1,7 +1,7 @@
 //! From texts to an estate and what was said about them.
 
 use trellis_dialects::check::check;
-use trellis_dialects::diagnostic::{Diagnostics, Severity};
+use trellis_dialects::diagnostic::{Diagnostic, Diagnostics, Severity};
 use trellis_dialects::gardener::{self, KINDS};
 use trellis_dialects::parse::parse;
 use trellis_dialects::path::FieldPath;
@@ -76,10 +76,10 @@ impl Outcome {
 
     /// Everything that was said, in full.
     pub(crate) fn text(&self) -> String {
-        let all = self.diagnostics.iter();
-        all.map(|d| {
-            format!("{:?} {}: {} ({})\n", d.severity, d.code, d.message, d.help.as_deref().unwrap_or(""))
-        })
-        .collect()
+        let line = |said: &Diagnostic| {
+            let help = said.help.as_deref().unwrap_or_default();
+            format!("{:?} {}: {} ({help})", said.severity, said.code, said.message)
+        };
+        self.diagnostics.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
