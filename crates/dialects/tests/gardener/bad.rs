@@ -194,6 +194,11 @@ fn a_cloud_profile_that_is_wrong() {
     let again = "  - name: standard-1\n    cpu: 9\n    memory: 1Gi\n  volumeTypes:\n";
     wrong_profile("  volumeTypes:\n", again, "name: standard-1\n    cpu: 9", "duplicate-name");
     wrong_profile("  type: kubevirt\n", "", "kubernetes:", "missing-field");
+    // What is wrong inside the configuration does not make its images missing as well.
+    let profile = PROFILE.replace("    machineTypes:", "    machineKinds:");
+    let outcome = read(&[&profile]);
+    let expected = [format!("{} unknown-field", line(&profile, "machineKinds"))];
+    assert_eq!((outcome.errors(), outcome.warnings()), (expected.to_vec(), vec![]), "{}", outcome.text());
     wrong_profile("cpu: \"2\"", "cpu: \"0.5\"", "cpu: \"1\"", "cpu-request-above-limit");
 }
 
