@@ -1,7 +1,14 @@
 //! Serde types of every Kubernetes object Trellis speaks. No clients, no decisions.
 //!
-//! - [`common`]: what the foreign manifest languages share;
-//! - one module for each language or group of kinds.
+//! - What Trellis renders: [`kubevirt`], [`instancetype`], [`cdi`] and [`multus`], beside the built-in
+//!   kinds of `k8s-openapi`;
+//! - what it reads: one module for each manifest language, with their [`common`] pieces, and Trellis's
+//!   [own kinds](trellis).
 
+pub mod cdi;
 pub mod common;
 pub mod gardener;
+pub mod instancetype;
+pub mod kubevirt;
+pub mod multus;
+pub mod trellis;

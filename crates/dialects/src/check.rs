@@ -19,7 +19,6 @@ mod numbers;
 mod object;
 mod scalars;
 mod schema;
-mod suggest;
 
 use serde_json::Value;
 
@@ -28,6 +27,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Location};
 use crate::parse::TOO_LARGE;
 use crate::path::FieldPath;
 use crate::source::{FileId, Span};
+use crate::suggest;
 use crate::tree::{Node, NodeValue};
 
 /// How deep the check follows a tree. Parsed trees are never that deep; trees made by hand may be.

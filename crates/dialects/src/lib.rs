@@ -9,24 +9,39 @@
 //! * [`check`]: a document held against a JSON schema, with every problem reported at once;
 //! * [`yaml_out`]: values written as YAML that every YAML reader understands alike.
 //!
-//! Above it, [`reading`], [`kinds`] and [`schema`] are what all dialects have in common, and each dialect is a module:
+//! Above it, [`reading`], [`kinds`] and [`schema`] are what all dialects have in common, and each dialect is
+//! a module: [`openshift`], [`kkp`], [`gardener`] and our own, [`trellis`].
 //!
-//! * [`gardener`]: Gardener's Shoot and what belongs to it.
+//! On top are the ways in:
+//!
+//! * [`read`]: texts in any mixture of dialects to one estate;
+//! * [`convert`]: an estate in another dialect, with a list of what is lost;
+//! * [`record`]: an estate kept in a Secret;
+//! * [`fields`]: every field of every dialect and what Trellis does with it.
 //!
 //! Everything here is a pure function of its arguments. Nothing here panics, whatever the input.
 
 pub mod check;
+pub mod convert;
 pub mod diagnostic;
+pub mod fields;
+pub mod fuzz;
 pub mod gardener;
 pub mod kinds;
+pub mod kkp;
+pub mod openshift;
 pub mod parse;
 pub mod path;
+pub mod read;
 pub mod reading;
+pub mod record;
 pub mod render;
 pub mod scalar;
 pub mod schema;
 pub mod source;
+pub mod suggest;
 pub mod tree;
+pub mod trellis;
 pub mod yaml_out;
 
 mod json;

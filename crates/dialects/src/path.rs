@@ -67,14 +67,6 @@ impl FieldPath {
         Self { segments }
     }
 
-    /// The place a relative path such as `workers[0].name` leads to from here. What cannot be read is left out.
-    #[must_use]
-    pub fn join(&self, relative: &str) -> Self {
-        let mut joined = self.clone();
-        joined.segments.extend(Self::parse(relative).unwrap_or_default().segments);
-        joined
-    }
-
     /// Reads what `Display` writes.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let wrong = |why| PathError { text: text.to_owned(), why };
@@ -164,8 +156,21 @@ impl std::str::FromStr for FieldPath {
     }
 }
 
+impl FieldPath {
+    /// This path with a relative one behind it, in the dotted form `Display` gives and serde errors carry.
+    /// What cannot be read as a path is left out: a shorter path still points to the right neighbourhood.
+    #[must_use]
+    pub fn join(&self, relative: &str) -> Self {
+        let mut joined = self.clone();
+        if let Ok(rest) = Self::parse(relative.trim_start_matches('.')) {
+            joined.segments.extend(rest.segments);
+        }
+        joined
+    }
+}
+
 impl Document {
-    /// The value at a path, if the document has one there.
+    /// The node at a path, if the document has one there.
     pub fn get(&self, path: &FieldPath) -> Option<&Node> {
         path.segments().iter().try_fold(&self.root, |node, segment| match segment {
             Segment::Key(key) => node.get(key),

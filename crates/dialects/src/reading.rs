@@ -13,7 +13,7 @@ use crate::check::check;
 use crate::diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 use crate::path::FieldPath;
 use crate::schema::schema_of;
-use crate::tree::Document;
+use crate::tree::{Document, Node};
 
 /// Everything that is collected while documents are read.
 #[derive(Debug, Default)]
@@ -77,15 +77,37 @@ impl Reading {
     fn locate(&self, subject: &Subject, model_path: &str) -> Option<(Location, FieldPath)> {
         let covers = |origin: &&Origin| {
             origin.subject == *subject
-                && model_path
-                    .strip_prefix(origin.model_path.as_str())
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']) || origin.model_path.is_empty())
+                && model_path.strip_prefix(origin.model_path.as_str()).is_some_and(|rest| {
+                    rest.is_empty() || rest.starts_with(['.', '[']) || origin.model_path.is_empty()
+                })
         };
         let origin = self.origins.iter().filter(covers).max_by_key(|origin| origin.model_path.len())?;
         let document = self.documents.get(origin.document.0)?;
-        let (span, _) = document.locate(&origin.source);
-        Some((Location::new(document.file, span), origin.source.clone()))
+        // Where the dialect is shaped like the model, the rest of the path leads even closer.
+        let rest = model_path.get(origin.model_path.len()..).unwrap_or_default();
+        let path = follow(document, &origin.source, rest);
+        let (span, _) = document.locate(&path);
+        Some((Location::new(document.file, span), path))
     }
+}
+
+/// Goes on from a field along a path of the model, `.disks[name].size`, as far as the document goes along.
+fn follow(document: &Document, from: &FieldPath, rest: &str) -> FieldPath {
+    let mut path = from.clone();
+    for step in rest.split_inclusive(['.', '[', ']']) {
+        let name = step.trim_end_matches(['.', '[', ']']);
+        if name.is_empty() {
+            continue;
+        }
+        let Some(node) = document.get(&path) else { break };
+        let named = |item: &Node| item.get("name").and_then(Node::as_text) == Some(name);
+        path = match node.items().iter().position(named) {
+            Some(index) => path.index(index),
+            None if node.get(name).is_some() => path.child(name),
+            None => break,
+        };
+    }
+    path
 }
 
 /// One document while it is read: complaints are made at a field, and values are parsed where they stand.
@@ -107,7 +129,14 @@ impl Cx<'_> {
     }
 
     /// Complains at a field. An empty `help` is left out.
-    pub fn say(&mut self, severity: Severity, code: &'static str, at: &FieldPath, message: impl Into<String>, help: &str) {
+    pub fn say(
+        &mut self,
+        severity: Severity,
+        code: &'static str,
+        at: &FieldPath,
+        message: impl Into<String>,
+        help: &str,
+    ) {
         let mut diagnostic = Diagnostic::new(severity, code, message).path(at);
         if let Some(document) = self.reading.documents.get(self.document.0) {
             let (span, _) = document.locate(at);
@@ -135,7 +164,14 @@ impl Cx<'_> {
     }
 
     /// Complains at a field whose text must not be shown.
-    pub fn hidden(&mut self, severity: Severity, code: &'static str, at: &FieldPath, message: impl Into<String>, help: &str) {
+    pub fn hidden(
+        &mut self,
+        severity: Severity,
+        code: &'static str,
+        at: &FieldPath,
+        message: impl Into<String>,
+        help: &str,
+    ) {
         let mut diagnostic = Diagnostic::new(severity, code, message).path(at).help(help).sensitive();
         if let Some(document) = self.reading.documents.get(self.document.0) {
             let (span, _) = document.locate(at);

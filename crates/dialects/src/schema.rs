@@ -49,7 +49,8 @@ pub fn split_description(description: &str) -> (String, Option<(Treatment, Strin
     let mut about = Vec::new();
     let mut treatment = None;
     for paragraph in description.split("\n\n") {
-        let found = TREATMENTS.iter().find_map(|(prefix, kind)| Some((*kind, paragraph.strip_prefix(prefix)?)));
+        let found =
+            TREATMENTS.iter().find_map(|(prefix, kind)| Some((*kind, paragraph.strip_prefix(prefix)?)));
         match found {
             Some((kind, text)) => treatment = Some((kind, one_line(text))),
             None => about.push(one_line(paragraph)),
@@ -64,32 +65,40 @@ fn one_line(text: &str) -> String {
 
 /// The schema of a type, made once.
 pub fn schema_of<T: JsonSchema + ?Sized>() -> &'static Value {
-    static SCHEMAS: LazyLock<Mutex<HashMap<String, &'static Value>>> = LazyLock::new(Mutex::default);
+    static SCHEMAS: LazyLock<Mutex<HashMap<&str, &'static Value>>> = LazyLock::new(Mutex::default);
     let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
-    schemas.entry(T::schema_id().into_owned()).or_insert_with(|| {
-        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
-        mark_ignored(&mut schema);
+    schemas.entry(std::any::type_name::<T>()).or_insert_with(|| {
+        let mut schema =
+            SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+        prepare(&mut schema);
         // One leak for each type that is read: there are a few dozen.
         Box::leak(Box::new(schema))
     })
 }
 
-/// Tells the check which fields are not looked at, from their documentation.
-fn mark_ignored(schema: &mut Value) {
+/// Tells the check which fields are not looked at, from their documentation, and writes maps in one way.
+fn prepare(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
-            let why = map.get("description").and_then(Value::as_str).and_then(|description| {
-                match split_description(description).1 {
-                    Some((Treatment::Ignored, why)) => Some(why),
-                    _ => None,
-                }
-            });
+            let why =
+                map.get("description").and_then(Value::as_str).and_then(
+                    |description| match split_description(description).1 {
+                        Some((Treatment::Ignored, why)) => Some(why),
+                        _ => None,
+                    },
+                );
             if let Some(why) = why {
                 map.insert("x-trellis-ignored".to_owned(), Value::String(why));
             }
-            map.values_mut().for_each(mark_ignored);
+            // Keys of maps are checked when they are decoded, with a better message than a pattern gives.
+            if let Some(Value::Object(patterns)) = map.remove("patternProperties")
+                && let Some((_, values)) = patterns.into_iter().next()
+            {
+                map.insert("additionalProperties".to_owned(), values);
+            }
+            map.values_mut().for_each(prepare);
         }
-        Value::Array(list) => list.iter_mut().for_each(mark_ignored),
+        Value::Array(list) => list.iter_mut().for_each(prepare),
         _ => {}
     }
 }

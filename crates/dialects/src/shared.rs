@@ -182,23 +182,9 @@ pub(crate) fn choice<T: Clone>(
 
 /// What to write instead of a name that is not known.
 pub(crate) fn suggest(wrong: &str, names: &[&str]) -> String {
-    let listed = names.iter().take(12).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let more = if names.len() > 12 { ", …" } else { "" };
-    match closest(wrong, names) {
+    match crate::suggest::closest(wrong, names) {
         _ if names.is_empty() => "there is nothing to choose from".to_owned(),
-        Some(name) => format!("did you mean `{name}`? There are {listed}{more}"),
-        None => format!("there are {listed}{more}"),
+        Some(name) => format!("did you mean `{name}`? There are {}", crate::suggest::listed(names)),
+        None => format!("there are {}", crate::suggest::listed(names)),
     }
-}
-
-/// The name that was most likely meant, if one is close enough.
-fn closest<'name>(wrong: &str, names: &[&'name str]) -> Option<&'name str> {
-    let lower = wrong.to_lowercase();
-    let tolerated = (lower.chars().count() / 3).min(3);
-    names
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), *name))
-        .filter(|(distance, _)| *distance <= tolerated)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
 }

@@ -178,6 +178,11 @@ fn without_item_names(path: &str) -> String {
 /// Fields whose values are never shown.
 const HIDDEN: &[&str] = &["template.userData.inline", "template.image.source.http.headers"];
 
+/// Whether the value of a field must not be shown: it may hold secrets.
+pub fn is_hidden(path: &str) -> bool {
+    HIDDEN.iter().any(|hidden| path.starts_with(hidden) || hidden.starts_with(&format!("{path}.")))
+}
+
 /// One difference between two estates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
@@ -391,8 +396,7 @@ fn compare(
     differences("", &json(serde_json::to_value(old)), &json(serde_json::to_value(new)), &mut found);
     let change = |Difference { path, old, new }: Difference| {
         let rule = rule_for(rules, &path);
-        let hidden =
-            HIDDEN.iter().any(|hidden| path.starts_with(hidden) || hidden.starts_with(&format!("{path}.")));
+        let hidden = is_hidden(&path);
         let show = |value: Option<Value>| {
             value.map(|value| if hidden { "(hidden)".to_owned() } else { shown(&value) })
         };

@@ -28,6 +28,10 @@ pub struct Cluster {
 /// What a tenant cluster is: where it runs, how it is connected, which Kubernetes it has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "has(self.platform.kubevirt) == has(oldSelf.platform.kubevirt)", "message": "a cluster cannot move to another platform" },
+    { "rule": "!has(oldSelf.baseDomain) || (has(self.baseDomain) && self.baseDomain == oldSelf.baseDomain)", "message": "the domain is in every certificate of the cluster and cannot change" }
+]))]
 pub struct ClusterSpec {
     /// Where the machines run.
     pub platform: Platform,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{Compute, Cpu, DedicatedCpus, HugepageSize, IoThreads, Memory, Topology};
 use crate::names::FlavorName;
-use crate::quantity::{Bytes, MilliCpu};
+use crate::quantity::Bytes;
 use crate::util::is_default;
 use crate::volume::DiskCache;
 
@@ -127,7 +127,7 @@ fn high_performance(cpus: u32, memory: Bytes) -> Flavor {
 
 fn high_density(cpus: u32, memory: Bytes) -> Flavor {
     let mut flavor = standard(cpus, memory);
-    flavor.compute.cpu.request = Some(MilliCpu::new(u64::from(cpus) * 50));
+    // No CPU request: the platform's own allocation ratio already promises each CPU several times.
     // Half as much again as the host has: pages of equal guests are merged, the rest is hope.
     flavor.compute.memory.request = Some(memory.divided_by_percent(150));
     flavor.compute.memory.overcommit_guest_overhead = true;

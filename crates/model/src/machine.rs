@@ -127,6 +127,9 @@ pub struct Compute {
 /// Processors of a machine. At least one of `topology`, `request` and `limit` is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "has(self.topology) || has(self.request) || has(self.limit)", "message": "one of topology, request and limit is needed" }
+]))]
 pub struct Cpu {
     /// Sockets, cores and threads as the guest sees them. Left out, the guest gets one socket for each CPU asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -229,6 +232,10 @@ pub struct DedicatedCpus {
 /// Memory of a machine. At least one of `guest`, `request` and `limit` is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "has(self.guest) || has(self.request) || has(self.limit)", "message": "one of guest, request and limit is needed" },
+    { "rule": "!(has(self.hugepages) && has(self.pageMerging) && self.pageMerging)", "message": "huge pages are never merged: keep one of hugepages and pageMerging" }
+]))]
 pub struct Memory {
     /// What the guest sees. Left out, the limit or the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -386,6 +393,9 @@ impl Architecture {
 /// What the guest runs at first boot. Left empty, Trellis generates it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "!(has(self.secret) && has(self.inline))", "message": "user data comes from a Secret or is written out, not both" }
+]))]
 pub struct UserData {
     /// A Secret of the control site whose key `userData` holds all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

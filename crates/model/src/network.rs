@@ -12,6 +12,10 @@ use crate::util::is_default;
 /// How the cluster and its machines are connected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "!has(self.machineNetworks) || self.machineNetworks.filter(n, has(n.default) && n.default).size() <= 1", "message": "at most one network can take the pod network's place" },
+    { "rule": "has(self.apiVips) == has(self.ingressVips)", "message": "give apiVips and ingressVips, or neither" }
+]))]
 pub struct Networking {
     /// The network plugin of the tenant cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,6 +37,7 @@ pub struct Networking {
     pub pod_network_binding: Binding,
     /// Further networks every machine is on, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
     pub machine_networks: Vec<MachineNetwork>,
     /// Addresses on the machines' network where the API answers; needed without the pod network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -400,6 +405,9 @@ pub enum Publish {
 /// Name resolution of a machine's pod, as Kubernetes knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "!has(self.policy) || self.policy != 'None' || has(self.nameservers)", "message": "the policy None needs a name server" }
+]))]
 pub struct Dns {
     /// Where the settings come from.
     #[serde(default, skip_serializing_if = "is_default")]

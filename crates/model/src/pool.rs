@@ -26,6 +26,12 @@ pub struct Pool {
 /// What a pool is: how many machines, of what kind, and how they change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "self.cluster == oldSelf.cluster", "message": "a pool cannot move to another cluster" },
+    { "rule": "(has(self.role) ? self.role : 'worker') == (has(oldSelf.role) ? oldSelf.role : 'worker')", "message": "workers cannot become a control plane, nor the other way round" },
+    { "rule": "!has(self.machineName) || !has(self.replicas) || self.replicas == 1", "message": "a pool with a machineName is exactly one machine" },
+    { "rule": "!has(self.autoscaling) || !has(self.role) || self.role != 'control-plane'", "message": "a control plane is not scaled automatically" }
+]))]
 pub struct PoolSpec {
     /// The cluster it belongs to.
     pub cluster: ClusterName,
@@ -124,6 +130,9 @@ impl Role {
 /// The bounds an autoscaler keeps to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "self.min <= self.max", "message": "the lower bound must not be above the upper bound" }
+]))]
 pub struct Autoscaling {
     /// Never fewer machines.
     pub min: u32,
@@ -134,6 +143,9 @@ pub struct Autoscaling {
 /// How a changed template reaches the machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "!(has(self.maxSurge) && (self.maxSurge == 0 || self.maxSurge == '0%') && (!has(self.maxUnavailable) || self.maxUnavailable == 0 || self.maxUnavailable == '0%'))", "message": "maxSurge and maxUnavailable must not both be zero" }
+]))]
 pub struct UpdatePolicy {
     /// Whether Trellis replaces machines, or only makes new ones the new way.
     #[serde(default, skip_serializing_if = "is_default")]

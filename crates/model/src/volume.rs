@@ -127,9 +127,6 @@ pub struct DiskDevice {
     /// The serial number the guest sees; virtio shows its first 20 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<DiskSerial>,
-    /// The guest may only read it.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub read_only: bool,
 }
 
 /// The kind of disk device to emulate.

@@ -1,2 +1,20 @@
-//! Placeholder.
-fn main() {}
+//! The command line of Trellis. Thin: it reads arguments and files, calls the other crates, and prints.
+
+mod args;
+mod commands;
+mod exit;
+mod input;
+mod output;
+mod reference;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    match args.run() {
+        Ok(code) => code.into(),
+        Err(failure) => failure.report(),
+    }
+}

@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 use super::schema::{Shape, View};
-use super::{Checker, first_line_span, suggest};
+use super::{Checker, first_line_span};
 use crate::diagnostic::Diagnostic;
 use crate::path::FieldPath;
 use crate::scalar::{PlainKind, plain_kind};
+use crate::suggest;
 use crate::tree::{Node, NodeValue};
 
 /// A branch of a choice.

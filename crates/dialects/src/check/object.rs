@@ -3,9 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::schema::{Shape, View};
-use super::{Checker, first_line_span, suggest, untyped};
+use super::{Checker, first_line_span, untyped};
 use crate::diagnostic::Diagnostic;
 use crate::path::{FieldPath, Segment};
+use crate::suggest;
 use crate::tree::{Entry, Node, NodeValue};
 
 impl<'run> Checker<'run> {

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
+use super::Checker;
 use super::numbers::{Range, float_json, integer_json};
 use super::schema::View;
-use super::{Checker, suggest};
 use crate::diagnostic::Diagnostic;
 use crate::path::FieldPath;
 use crate::scalar::{PlainKind, has_leading_zero, integer_value, plain_kind, yaml_1_1_boolean};
+use crate::suggest;
 use crate::tree::{Node, NodeValue};
 
 /// The code for words that YAML 1.1 takes for truth values.

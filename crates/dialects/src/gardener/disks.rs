@@ -185,6 +185,11 @@ impl Draft<'_, '_> {
         }
         let target = disk.disk.clone().unwrap_or_default();
         let target_at = at.child("disk");
+        if target.readonly == Some(true) {
+            let message =
+                "`readonly` is not possible: a disk that starts blank or is booted from must be writable";
+            cx.error("unsupported", &target_at.child("readonly"), message, "remove `readonly`");
+        }
         let without_effect = [
             (at.child("io"), disk.io.is_some()),
             (at.child("tag"), disk.tag.is_some()),
@@ -202,7 +207,6 @@ impl Draft<'_, '_> {
             cache: cache.and_then(|cache| choice(cx, &at.child("cache"), cache, CACHES)),
             dedicated_io_thread: disk.dedicated_io_thread.unwrap_or_default(),
             serial: cx.parse_opt(&at.child("serial"), disk.serial.as_ref().map(Text::as_str)),
-            read_only: target.readonly.unwrap_or_default(),
         }
     }
 }

@@ -44,7 +44,7 @@ fn everything_is_found_in_the_documents_beside_it() {
     assert_eq!(cluster.spec.network.pods[0].node_prefix, Some(24));
     assert_eq!(cluster.spec.maintenance.window.as_ref().unwrap().begin, "220000+0100");
     assert!(cluster.spec.maintenance.update_kubernetes && !cluster.spec.maintenance.update_images);
-    let small = &outcome.estate.pools[0].spec;
+    let small = outcome.pool("small");
     assert_eq!((small.replicas, small.autoscaling), (2, Some(Autoscaling { min: 2, max: 5 })));
     assert_eq!(
         (small.update.max_surge, small.update.max_unavailable),
@@ -82,7 +82,7 @@ fn everything_is_found_in_the_documents_beside_it() {
 #[test]
 fn what_a_pool_leaves_out_comes_from_its_machine_type() {
     let outcome = read(&[FULL, PROFILE]);
-    let arm = &outcome.estate.pools[1].spec;
+    let arm = outcome.pool("arm");
     assert_eq!((arm.replicas, arm.autoscaling), (0, Some(Autoscaling { min: 0, max: 3 })));
     let template = &arm.template;
     assert_eq!((template.architecture, template.firmware), (Architecture::Arm64, Firmware::Uefi));
@@ -149,7 +149,7 @@ fn default_stands_for_hosts_without_region_and_zone() {
         FULL.replace("europe-west1-d, europe-west1-c", "default").replace("[europe-west1-c]", "[default]");
     let outcome = read(&[&shoot.replace("region: europe-west1", "region: default"), PROFILE]);
     assert_eq!((outcome.errors(), outcome.warnings()), (vec![], vec![]), "{}", outcome.text());
-    let placement = &outcome.estate.pools[0].spec.template.placement;
+    let placement = &outcome.pool("small").template.placement;
     assert_eq!(placement.region.as_ref().unwrap().label(), None);
     assert_eq!(placement.zones[0].label(), None);
 }

@@ -225,14 +225,6 @@ fn check_disks(pool: &Pool, problems: &mut Problems<'_>) {
                 "was a unit forgotten? write 20Gi for twenty gibibytes",
             );
         }
-        if device.read_only {
-            problems.error(
-                "read-only-disk",
-                format!("{path}.device.readOnly"),
-                "a disk that starts blank or is booted from must be writable",
-                "remove readOnly",
-            );
-        }
         if let Some(serial) = &device.serial
             && !serials.insert(serial)
         {

@@ -110,7 +110,7 @@ fn devices(template: &MachineTemplate) -> Devices {
 fn disk(name: &str, device: &DiskDevice) -> Disk {
     let target = DiskTarget {
         bus: (device.bus != DiskBus::default()).then(|| device.bus.as_str().to_owned()),
-        readonly: device.read_only.then_some(true),
+        readonly: None,
         pci_address: None,
     };
     Disk {

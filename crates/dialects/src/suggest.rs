@@ -4,7 +4,7 @@
 const MAX_LISTED: usize = 12;
 
 /// The name that was most likely meant, if one is close enough to be worth mentioning.
-pub(super) fn closest<'name>(wrong: &str, names: &[&'name str]) -> Option<&'name str> {
+pub fn closest<'name>(wrong: &str, names: &[&'name str]) -> Option<&'name str> {
     equal_but_for_spelling(wrong, names).or_else(|| {
         // Short names are close to everything; long ones may bear two or three slips.
         let tolerated = match wrong.chars().count() {
@@ -24,7 +24,7 @@ pub(super) fn closest<'name>(wrong: &str, names: &[&'name str]) -> Option<&'name
 }
 
 /// The name that differs in case, dashes, underscores or a plural s only.
-pub(super) fn equal_but_for_spelling<'name>(wrong: &str, names: &[&'name str]) -> Option<&'name str> {
+pub fn equal_but_for_spelling<'name>(wrong: &str, names: &[&'name str]) -> Option<&'name str> {
     let folded = fold(wrong);
     names
         .iter()
@@ -52,7 +52,7 @@ fn plural(one: &str, other: &str) -> bool {
 }
 
 /// The names of the fields that are known, as a sentence.
-pub(super) fn known_fields(names: &[&str]) -> String {
+pub fn known_fields(names: &[&str]) -> String {
     if names.is_empty() {
         "no fields are known here".to_owned()
     } else {
@@ -61,7 +61,7 @@ pub(super) fn known_fields(names: &[&str]) -> String {
 }
 
 /// Names with commas between them, the first dozen only.
-pub(super) fn listed(names: &[&str]) -> String {
+pub fn listed(names: &[&str]) -> String {
     let mut list =
         names.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     if names.len() > MAX_LISTED {

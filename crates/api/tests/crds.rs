@@ -1,0 +1,87 @@
+//! The generated CRDs are structural, and say in CEL what the types cannot.
+
+use serde_json::Value;
+
+/// Walks every schema node below a CRD's root schema.
+fn walk(schema: &Value, path: &str, visit: &mut dyn FnMut(&str, &Value)) {
+    visit(path, schema);
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        walk(property, &format!("{path}.{name}"), visit);
+    }
+    for key in ["items", "additionalProperties"] {
+        if schema[key].is_object() {
+            walk(&schema[key], &format!("{path}[]"), visit);
+        }
+    }
+}
+
+fn each_node(visit: &mut dyn FnMut(&str, &Value)) {
+    for crd in trellis_api::trellis::crds() {
+        let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
+        walk(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], &kind, visit);
+    }
+}
+
+#[test]
+fn an_api_server_accepts_them_as_structural() {
+    each_node(&mut |path, node| {
+        let typed = node["type"].is_string() || node["x-kubernetes-int-or-string"] == Value::Bool(true);
+        assert!(typed, "{path} has no type: {node}");
+        for forbidden in ["$ref", "$defs", "patternProperties", "const", "definitions"] {
+            assert!(node.get(forbidden).is_none(), "{path} has {forbidden}");
+        }
+        assert_ne!(node["uniqueItems"], Value::Bool(true), "{path} has uniqueItems");
+        assert_ne!(node["additionalProperties"], Value::Bool(false), "{path} is closed");
+        assert!(
+            node.get("properties").is_none() || node.get("additionalProperties").is_none(),
+            "{path} has both"
+        );
+        for branch in node["oneOf"].as_array().into_iter().flatten() {
+            let keys: Vec<&String> = branch.as_object().unwrap().keys().collect();
+            assert_eq!(keys, ["required"], "{path}: a oneOf branch may only require");
+        }
+    });
+}
+
+#[test]
+fn every_field_is_described() {
+    each_node(&mut |path, node| {
+        let of_spec = path.contains(".spec.") && !path.ends_with("[]");
+        assert!(
+            !of_spec || node["description"].as_str().is_some_and(|text| !text.is_empty()),
+            "{path} is not described"
+        );
+    });
+}
+
+#[test]
+fn rules_the_types_cannot_say_are_there() {
+    let mut rules = Vec::new();
+    each_node(&mut |_, node| {
+        rules.extend(node["x-kubernetes-validations"].as_array().cloned().unwrap_or_default());
+    });
+    let has =
+        |text: &str| rules.iter().any(|rule| rule["rule"].as_str().is_some_and(|rule| rule.contains(text)));
+    for text in [
+        "self.cluster == oldSelf.cluster",
+        "self.min <= self.max",
+        "maxSurge",
+        "has(self.topology)",
+        "pageMerging",
+    ] {
+        assert!(has(text), "no rule about {text} among {rules:#?}");
+    }
+}
+
+#[test]
+fn pools_scale_and_both_kinds_have_a_status_and_columns() {
+    for crd in trellis_api::trellis::crds() {
+        let version = &crd["spec"]["versions"][0];
+        assert!(version["subresources"]["status"].is_object());
+        assert!(version["additionalPrinterColumns"].as_array().unwrap().len() >= 6);
+        if crd["spec"]["names"]["kind"] == "MachinePool" {
+            assert_eq!(version["subresources"]["scale"]["specReplicasPath"], ".spec.replicas");
+            assert_eq!(version["subresources"]["scale"]["labelSelectorPath"], ".status.selector");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a machine reads at first boot, and the Secrets it is kept in.
+//!
+//! Always in Secrets: inline user data is limited to 2048 bytes, and can be read by whoever can see
+//! the machine.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
+use serde::Serialize;
+use trellis_api::kubevirt::CloudInitConfigDrive;
+use trellis_model::access::SshKey;
+use trellis_model::image::FirstBoot;
+
+use crate::labels::{self, metadata};
+use crate::machine::Machine;
+use crate::names;
+use crate::network_data::network_data;
+
+/// The keys KubeVirt looks for.
+const USER_DATA_KEY: &str = "userdata";
+const NETWORK_DATA_KEY: &str = "networkdata";
+
+/// The Secrets of a machine; they must exist before it does.
+pub(crate) fn secrets(machine: &Machine<'_>) -> Vec<Secret> {
+    let network = network_data(machine).map(|text| (NETWORK_DATA_KEY, text));
+    let user_data = &machine.template().user_data;
+    let (name, contents): (String, Vec<(&str, String)>) = if user_data.secret.is_some() {
+        (names::network_data(&machine.name), network.into_iter().collect())
+    } else {
+        let text = user_data.inline.clone().unwrap_or_else(|| generated(machine));
+        (names::user_data(&machine.name), [(USER_DATA_KEY, text)].into_iter().chain(network).collect())
+    };
+    if contents.is_empty() {
+        return Vec::new();
+    }
+    let data = contents.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes())));
+    vec![Secret {
+        metadata: metadata(machine.cluster, name, labels::of_machine(machine)),
+        type_: Some("Opaque".to_owned()),
+        data: Some(data.collect()),
+        ..Secret::default()
+    }]
+}
+
+/// The volume of the config drive.
+pub(crate) fn config_drive(machine: &Machine<'_>) -> CloudInitConfigDrive {
+    let own = || names::user_data(&machine.name);
+    let (user, network) = match &machine.template().user_data.secret {
+        Some(secret) => (secret.to_string(), names::network_data(&machine.name)),
+        None => (own(), own()),
+    };
+    let has_network_data = crate::nics::has_static_addresses(&machine.template().nics);
+    CloudInitConfigDrive {
+        secret_ref: Some(LocalObjectReference { name: user }),
+        network_data_secret_ref: has_network_data.then_some(LocalObjectReference { name: network }),
+    }
+}
+
+#[derive(Serialize)]
+struct CloudConfig<'a> {
+    hostname: &'a str,
+    fqdn: String,
+    /// Distributions differ in what they make the host name; the node's name must be the machine's.
+    prefer_fqdn_over_hostname: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ssh_authorized_keys: Vec<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    package_upgrade: bool,
+}
+
+#[derive(Serialize)]
+struct IgnitionConfig<'a> {
+    ignition: IgnitionVersion,
+    passwd: Passwd<'a>,
+    storage: Storage,
+}
+
+#[derive(Serialize)]
+struct IgnitionVersion {
+    version: &'static str,
+}
+
+#[derive(Serialize)]
+struct Passwd<'a> {
+    users: [User<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct User<'a> {
+    name: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ssh_authorized_keys: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Storage {
+    files: [File; 1],
+}
+
+#[derive(Serialize)]
+struct File {
+    path: &'static str,
+    mode: u32,
+    overwrite: bool,
+    contents: Contents,
+}
+
+#[derive(Serialize)]
+struct Contents {
+    source: String,
+}
+
+/// The user data of a machine that brings none: its name, and who may log in.
+fn generated(machine: &Machine<'_>) -> String {
+    let template = machine.template();
+    let keys: Vec<&str> = template.ssh_keys.iter().map(SshKey::as_str).collect();
+    match template.image.os.first_boot() {
+        FirstBoot::CloudInit => {
+            let config = CloudConfig {
+                hostname: &machine.name,
+                fqdn: fqdn(machine),
+                prefer_fqdn_over_hostname: false,
+                ssh_authorized_keys: keys,
+                package_upgrade: template.user_data.upgrade_packages,
+            };
+            // JSON is YAML, and nothing in it can be mistaken for anything else.
+            format!("#cloud-config\n{}\n", json(&config))
+        }
+        FirstBoot::Ignition => json(&IgnitionConfig {
+            ignition: IgnitionVersion { version: "3.4.0" },
+            passwd: Passwd {
+                users: [User { name: template.image.os.login_user(), ssh_authorized_keys: keys }],
+            },
+            storage: Storage {
+                files: [File {
+                    path: "/etc/hostname",
+                    mode: 0o644,
+                    overwrite: true,
+                    // A machine's name is a DNS label: nothing in it needs escaping.
+                    contents: Contents { source: format!("data:,{}%0A", machine.name) },
+                }],
+            },
+        }),
+    }
+}
+
+/// The machine's full name: below the cluster's domain, else the one its Service gives it.
+fn fqdn(machine: &Machine<'_>) -> String {
+    let cluster = machine.cluster;
+    match &cluster.spec.base_domain {
+        Some(domain) => format!("{}.{}.{domain}", machine.name, cluster.name),
+        None => format!("{}.{}.svc.cluster.local", machine.name, cluster.infra_namespace()),
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    // Made of strings, numbers and lists only, which always serialise.
+    serde_json::to_string(value).unwrap_or_default()
+}

@@ -1,0 +1,36 @@
+//! `trellis up`.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::args::Format;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, print_json, remark};
+
+/// Run everything on this machine: lab, controllers and a demo tenant.
+///
+/// The lab is not part of this build yet, so this only says what is missing.
+#[derive(Debug, Args)]
+pub(crate) struct Up {}
+
+/// What `up` consists of and is not there yet.
+const MISSING: &[&str] = &[
+    "the lab: an embedded Kubernetes API server with KubeVirt, CDI and Multus emulated",
+    "the machine controllers, which keep pools of VMs as manifests ask",
+    "the installer, which makes a tenant cluster of a survey or a TenantCluster",
+];
+
+impl Up {
+    pub(crate) fn run(self, output: Output) -> Result<Exit, Failure> {
+        let Self {} = self;
+        match output.format {
+            Format::Json => print_json(&json!({ "available": false, "missing": MISSING }))?,
+            Format::Human => remark(&format!(
+                "trellis up cannot run yet. It will need, and this build does not have:\n  - {}\n\
+                 What works today needs no cluster: trellis validate, render, plan, convert and explain.\n",
+                MISSING.join("\n  - ")
+            ))?,
+        }
+        Ok(Exit::NotYet)
+    }
+}
