@@ -1,80 +1,173 @@
-//! What the manifest languages say alike: labels, taints, name resolution, keys, and words to choose from.
+//! Small pieces of reading that several dialects need: names, labels, taints, keys, choices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trellis_model::access::SshKey;
-use trellis_model::names::{LabelKey, LabelValue};
-use trellis_model::network::{Address, Dns, DnsOption, DnsPolicy, NodeTaint};
-use trellis_model::placement::TaintEffect;
+use trellis_api::common::{IntOrText, Metadata};
+use trellis_model::Cluster;
+use trellis_model::cluster::{CloudController, ClusterSpec, Maintenance, Platform};
+use trellis_model::image::Image;
+use trellis_model::machine::{
+    Architecture, DEFAULT_STOP_GRACE_SECONDS, Devices, Eviction, Firmware, MachineTemplate, Shape, UserData,
+};
+use trellis_model::names::{ClusterName, LabelKey, LabelValue, NamespaceName};
+use trellis_model::network::{Address, Dns, DnsOption, DnsPolicy, Networking, NodeTaint};
+use trellis_model::placement::{Placement, TaintEffect};
+use trellis_model::quantity::Count;
+use trellis_model::volume::RootDisk;
 
 use crate::path::FieldPath;
 use crate::reading::Cx;
 
-/// Reads labels. Each that is not valid is complained about and left out.
+/// The label Trellis puts on a written template so that its selector has something to select by. It says
+/// nothing about the machines and is left out again when the template is read.
+pub(crate) const POOL_LABEL: &str = "trellis.dev/pool";
+
+/// A value and the field it was read at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct At<T> {
+    /// The field.
+    pub(crate) at: FieldPath,
+    /// The value.
+    pub(crate) value: T,
+}
+
+impl<T> At<T> {
+    /// A value and its field.
+    pub(crate) fn new(at: FieldPath, value: T) -> Self {
+        Self { at, value }
+    }
+}
+
+/// A cluster of which nothing is known but its name and platform.
+pub(crate) fn cluster(name: ClusterName, platform: Platform) -> Cluster {
+    let spec = ClusterSpec {
+        platform,
+        version: None,
+        base_domain: None,
+        network: Networking::default(),
+        ssh_keys: BTreeSet::new(),
+        flavors: BTreeMap::new(),
+        cloud_controller: CloudController::default(),
+        maintenance: Maintenance::default(),
+    };
+    Cluster { name, namespace: None, spec }
+}
+
+/// A machine of which nothing is known but its shape, its image and its root disk.
+pub(crate) fn template(shape: Shape, image: Image, root_disk: RootDisk) -> MachineTemplate {
+    MachineTemplate {
+        shape,
+        preference: None,
+        image,
+        root_disk,
+        data_disks: Vec::new(),
+        nics: Vec::new(),
+        placement: Placement::default(),
+        devices: Devices::default(),
+        dns: Dns::default(),
+        eviction: Eviction::default(),
+        firmware: Firmware::default(),
+        architecture: Architecture::default(),
+        user_data: UserData::default(),
+        ssh_keys: BTreeSet::new(),
+        stop_grace_seconds: DEFAULT_STOP_GRACE_SECONDS,
+        ovirt: None,
+    }
+}
+
+/// The name of an object, or what a server would make one from.
+pub(crate) fn object_name(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<At<String>> {
+    let at = FieldPath::root().child("metadata");
+    if let Some(name) = metadata.name.as_ref().filter(|name| !name.is_empty()) {
+        return Some(At::new(at.child("name"), name.clone()));
+    }
+    if let Some(prefix) = &metadata.generate_name {
+        let name = prefix.trim_end_matches(['-', '.']).to_owned();
+        let at = at.child("generateName");
+        cx.notice("generated-name", &at, format!("names are derived, so this is named `{name}`"), "");
+        return Some(At::new(at, name));
+    }
+    cx.error(
+        "missing-field",
+        &at.child("name"),
+        "missing field `name`: the object's name",
+        "add `metadata.name`",
+    );
+    None
+}
+
+/// The namespace of an object.
+pub(crate) fn object_namespace(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<NamespaceName> {
+    let at = FieldPath::root().child("metadata").child("namespace");
+    cx.parse_opt(&at, metadata.namespace.as_deref())
+}
+
+/// Labels, each checked where it stands. [`POOL_LABEL`] is left out.
 pub(crate) fn labels(
     cx: &mut Cx<'_>,
     at: &FieldPath,
     labels: &BTreeMap<String, String>,
 ) -> BTreeMap<LabelKey, LabelValue> {
-    let read = |(key, value): (&String, &String)| {
+    let mut out = BTreeMap::new();
+    for (key, value) in labels.iter().filter(|(key, _)| *key != POOL_LABEL) {
         let at = at.child(key);
-        Some((cx.parse(&at, key)?, cx.parse(&at, value)?))
-    };
-    labels.iter().filter_map(read).collect()
+        if let (Some(key), Some(value)) = (cx.parse(&at, key), cx.parse(&at, value)) {
+            out.insert(key, value);
+        }
+    }
+    out
 }
 
-/// Reads annotations. Each whose key is not valid is complained about and left out.
+/// Annotations, each checked where it stands.
 pub(crate) fn annotations(
     cx: &mut Cx<'_>,
     at: &FieldPath,
     annotations: &BTreeMap<String, String>,
 ) -> BTreeMap<LabelKey, String> {
-    let read = |(key, value): (&String, &String)| Some((cx.parse(&at.child(key), key)?, value.clone()));
-    annotations.iter().filter_map(read).collect()
-}
-
-/// A taint as it stands in a manifest.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TaintText<'a> {
-    /// Its key.
-    pub(crate) key: Option<&'a str>,
-    /// Its value.
-    pub(crate) value: Option<&'a str>,
-    /// What it does.
-    pub(crate) effect: Option<&'a str>,
-}
-
-/// Reads taints of the tenant's nodes. Each that is not valid is complained about and left out.
-pub(crate) fn taints<'a>(
-    cx: &mut Cx<'_>,
-    at: &FieldPath,
-    taints: impl IntoIterator<Item = TaintText<'a>>,
-) -> BTreeSet<NodeTaint> {
-    let mut read = BTreeSet::new();
-    for (index, taint) in taints.into_iter().enumerate() {
-        let at = at.index(index);
-        let key = required(cx, &at.child("key"), taint.key, "a taint needs a key");
-        let effect = required(cx, &at.child("effect"), taint.effect, "a taint needs an effect");
-        let effect = effect.and_then(|effect| choice(cx, &at.child("effect"), effect, TAINT_EFFECTS));
-        let value = cx.parse_opt(&at.child("value"), taint.value);
-        let Some(key) = key.and_then(|key| cx.parse(&at.child("key"), key)) else { continue };
-        let Some(effect) = effect else { continue };
-        let taint = NodeTaint { key, value, effect };
-        if !read.insert(taint) {
-            cx.warning("duplicate-taint", &at, "this taint is listed twice", "list it once");
+    let mut out = BTreeMap::new();
+    for (key, value) in annotations {
+        if let Some(key) = cx.parse(&at.child(key), key) {
+            out.insert(key, value.clone());
         }
     }
-    read
+    out
 }
 
-/// The effects of taints, as Kubernetes spells them.
-pub(crate) const TAINT_EFFECTS: &[(&str, TaintEffect)] = &[
-    ("NoSchedule", TaintEffect::NoSchedule),
-    ("PreferNoSchedule", TaintEffect::PreferNoSchedule),
-    ("NoExecute", TaintEffect::NoExecute),
-];
+/// Labels or annotations as a document holds them.
+pub(crate) fn texts<V: ToString>(map: &BTreeMap<LabelKey, V>) -> BTreeMap<String, String> {
+    map.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
 
-/// The DNS policies of pods, as Kubernetes spells them.
+/// A taint of a node.
+pub(crate) fn taint(
+    cx: &mut Cx<'_>,
+    at: &FieldPath,
+    key: &str,
+    value: Option<&str>,
+    effect: TaintEffect,
+) -> Option<NodeTaint> {
+    let value = cx.parse_opt(&at.child("value"), value);
+    Some(NodeTaint { key: cx.parse(&at.child("key"), key)?, value, effect })
+}
+
+/// Name resolution of a pod.
+pub(crate) fn dns(
+    cx: &mut Cx<'_>,
+    policy: DnsPolicy,
+    at: &FieldPath,
+    nameservers: &[String],
+    searches: &[String],
+    options: impl Iterator<Item = (String, Option<String>)>,
+) -> Dns {
+    Dns {
+        policy,
+        nameservers: addresses(cx, &at.child("nameservers"), nameservers),
+        searches: searches.to_vec(),
+        options: options.map(|(name, value)| DnsOption { name, value }).collect(),
+    }
+}
+
+/// The words for where name resolution comes from.
 pub(crate) const DNS_POLICIES: &[(&str, DnsPolicy)] = &[
     ("ClusterFirst", DnsPolicy::ClusterFirst),
     ("ClusterFirstWithHostNet", DnsPolicy::ClusterFirstWithHostNet),
@@ -82,109 +175,48 @@ pub(crate) const DNS_POLICIES: &[(&str, DnsPolicy)] = &[
     ("None", DnsPolicy::None),
 ];
 
-/// Name resolution as it stands in a manifest: a pod's `dnsPolicy` and `dnsConfig`.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct DnsText<'a> {
-    /// `dnsPolicy`.
-    pub(crate) policy: Option<&'a str>,
-    /// `dnsConfig.nameservers`.
-    pub(crate) nameservers: &'a [String],
-    /// `dnsConfig.searches`.
-    pub(crate) searches: &'a [String],
-}
-
-/// Reads name resolution; `policy_at` and `config_at` are where `dnsPolicy` and `dnsConfig` stand.
-pub(crate) fn dns<'a>(
-    cx: &mut Cx<'_>,
-    policy_at: &FieldPath,
-    config_at: &FieldPath,
-    text: DnsText<'_>,
-    options: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
-) -> Dns {
-    let policy = text.policy.filter(|policy| !policy.is_empty());
-    let policy = policy.and_then(|policy| choice(cx, policy_at, policy, DNS_POLICIES)).unwrap_or_default();
-    let nameservers = text.nameservers.iter().enumerate().filter_map(|(index, server)| {
-        cx.parse::<std::net::IpAddr>(&config_at.child("nameservers").index(index), server).map(Address)
-    });
-    Dns {
-        policy,
-        nameservers: nameservers.collect(),
-        searches: text.searches.to_vec(),
-        options: options
-            .into_iter()
-            .map(|(name, value)| DnsOption { name: name.to_owned(), value: value.map(str::to_owned) })
-            .collect(),
+/// An IP address.
+pub(crate) fn address(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<Address> {
+    if let Ok(address) = text.parse() {
+        return Some(Address(address));
     }
+    let message = format!("`{text}` is not an IP address");
+    cx.error("invalid-value", at, message, "write an address such as 10.0.0.5 or fd00::5");
+    None
 }
 
-/// Reads public SSH keys. What is wrong with one is said without repeating it: it may be a private key.
-#[allow(dead_code, reason = "not every dialect lists keys")]
-pub(crate) fn ssh_keys<'a>(
-    cx: &mut Cx<'_>,
-    keys: impl IntoIterator<Item = (FieldPath, &'a str)>,
-) -> BTreeSet<SshKey> {
-    let mut read = BTreeSet::new();
-    for (at, key) in keys {
-        match SshKey::new(key) {
-            Ok(key) => {
-                read.insert(key);
-            }
-            Err(error) => {
-                let help = "give the public half of the key, in one line such as `ssh-ed25519 AAAA… name`";
-                cx.hidden(
-                    crate::diagnostic::Severity::Error,
-                    "invalid-ssh-key",
-                    &at,
-                    error.to_string(),
-                    help,
-                );
-            }
-        }
+/// IP addresses of a list.
+pub(crate) fn addresses(cx: &mut Cx<'_>, at: &FieldPath, texts: &[String]) -> Vec<Address> {
+    let mut out = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        out.extend(address(cx, &at.index(index), text));
     }
-    read
+    out
 }
 
-/// A value that must be there, or a complaint where it is missing.
-pub(crate) fn required<'a, T: ?Sized + AsRef<str>>(
-    cx: &mut Cx<'_>,
-    at: &FieldPath,
-    value: Option<&'a T>,
-    why: &str,
-) -> Option<&'a T> {
-    let value = value.filter(|value| !value.as_ref().is_empty());
-    if value.is_none() {
-        missing(cx, at, why, "");
+/// A number or a percentage.
+pub(crate) fn count(cx: &mut Cx<'_>, at: &FieldPath, count: &IntOrText) -> Option<Count> {
+    cx.parse(at, &count.to_string())
+}
+
+/// One of some words, with a guess at what was meant when it is none of them.
+pub(crate) fn choose<T: Copy>(cx: &mut Cx<'_>, at: &FieldPath, text: &str, words: &[(&str, T)]) -> Option<T> {
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        return Some(*value);
     }
-    value
+    let quoted = |word: &str| if word.is_empty() { "an empty text".to_owned() } else { format!("`{word}`") };
+    let listed: Vec<String> = words.iter().map(|(word, _)| quoted(word)).collect();
+    let listed = listed.join(", ");
+    let names: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
+    let help = match crate::suggest::closest(text, &names) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("write one of {listed}"),
+    };
+    cx.error("invalid-value", at, format!("`{text}` is none of {listed}"), &help);
+    None
 }
 
-/// Complains that a field is missing; `why` is a sentence, `help` says what to write.
-pub(crate) fn missing(cx: &mut Cx<'_>, at: &FieldPath, why: &str, help: &str) {
-    let name = at.last_key().unwrap_or("value").to_owned();
-    let help = if help.is_empty() { format!("add `{name}`") } else { help.to_owned() };
-    cx.error("missing-field", at, format!("missing field `{name}`: {why}"), &help);
-}
-
-/// The value a word stands for, or a complaint that lists the words there are.
-pub(crate) fn choice<T: Clone>(
-    cx: &mut Cx<'_>,
-    at: &FieldPath,
-    word: &str,
-    choices: &[(&str, T)],
-) -> Option<T> {
-    let found = choices.iter().find(|(name, _)| *name == word).map(|(_, value)| value.clone());
-    if found.is_none() {
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        cx.error("invalid-value", at, format!("`{word}` is not allowed here"), &suggest(word, &names));
-    }
-    found
-}
-
-/// What to write instead of a name that is not known.
-pub(crate) fn suggest(wrong: &str, names: &[&str]) -> String {
-    match crate::suggest::closest(wrong, names) {
-        _ if names.is_empty() => "there is nothing to choose from".to_owned(),
-        Some(name) => format!("did you mean `{name}`? There are {}", crate::suggest::listed(names)),
-        None => format!("there are {}", crate::suggest::listed(names)),
-    }
+/// A value as JSON. The types that are written hold nothing that JSON cannot.
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> serde_json::Value {
+    serde_json::to_value(value).unwrap_or_default()
 }

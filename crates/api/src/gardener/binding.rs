@@ -106,7 +106,7 @@ pub struct CredentialsBinding {
 pub struct CredentialsReference {
     /// The version of their API.
     ///
-    /// Mapped: the kind alone decides.
+    /// Refused: unless it is `v1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// Their kind.
@@ -144,7 +144,7 @@ pub struct Secret {
     pub metadata: Metadata,
     /// What kind of Secret it is.
     ///
-    /// Mapped: any type will do; only the keys count.
+    /// Warned about: any type will do, but one that is not `Opaque` usually holds something else.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
     /// Values by key, in base64.

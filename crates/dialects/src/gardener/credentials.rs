@@ -7,10 +7,11 @@ use trellis_api::gardener::{CredentialsBinding, Secret, SecretBinding};
 use trellis_model::cluster::{Credentials, CredentialsKind, KubevirtPlatform};
 use trellis_model::names::NamespaceName;
 
+use super::words::required;
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::path::FieldPath;
 use crate::reading::{Cx, DocumentId, Reading};
-use crate::shared::required;
+use crate::shared::object_name;
 use crate::source::FileId;
 
 /// The namespace of a kubeconfig that names none.
@@ -93,13 +94,11 @@ impl Keyring {
         }
         let why = "the binding must say which Secret it is for";
         let secret = required(cx, &at.child("name"), reference.name.as_deref(), why).map(str::to_owned);
-        let why = "Shoots find the binding by its name";
-        let name = required(cx, &root.child("metadata").child("name"), metadata.name.as_deref(), why);
-        let Some(name) = name else { return };
+        let Some(name) = object_name(cx, metadata) else { return };
         self.bindings.push(Binding {
             document: cx.document(),
             kind,
-            name: name.to_owned(),
+            name: name.value,
             namespace: metadata.namespace.clone(),
             secret: secret.map(|secret| (secret, reference.namespace)),
             used: false,
@@ -116,12 +115,15 @@ impl Keyring {
             (None, Some(encoded)) => decode(cx, &root.child("data").child("kubeconfig"), encoded),
             (None, None) => None,
         };
-        let why = "bindings find the Secret by its name";
-        let name = required(cx, &root.child("metadata").child("name"), secret.metadata.name.as_deref(), why);
-        let Some(name) = name else { return };
+        if let Some(other) = secret.type_.as_deref().filter(|name| *name != "Opaque") {
+            let message =
+                format!("a Secret of the type {other} usually holds something else than a kubeconfig");
+            cx.notice("secret-type", &root.child("type"), message, "write `type: Opaque`");
+        }
+        let Some(name) = object_name(cx, &secret.metadata) else { return };
         self.secrets.push(Key {
             document: cx.document(),
-            name: name.to_owned(),
+            name: name.value,
             namespace: secret.metadata.namespace.clone(),
             has_kubeconfig: raw.or(encoded).is_some(),
             infra_namespace,

@@ -9,9 +9,10 @@ use trellis_model::names::{DeviceName, ObjectName};
 use trellis_model::quantity::Bytes;
 use trellis_model::volume::{DataDisk, DiskBus, DiskCache, DiskDevice, ROOT_DISK, RootDisk, Storage};
 
+use super::words::{missing, required, suggest};
 use super::worker::Draft;
 use crate::path::FieldPath;
-use crate::shared::{choice, missing, required, suggest};
+use crate::shared::choose;
 
 /// The volume type, and the class behind one, that stand for the infra cluster's default storage class.
 pub(super) const DEFAULT_CLASS: &str = "default";
@@ -203,8 +204,8 @@ impl Draft<'_, '_> {
         let bus = target.bus.as_deref().filter(|bus| !bus.is_empty());
         let cache = disk.cache.as_deref().filter(|cache| !cache.is_empty());
         DiskDevice {
-            bus: bus.and_then(|bus| choice(cx, &target_at.child("bus"), bus, BUSES)).unwrap_or_default(),
-            cache: cache.and_then(|cache| choice(cx, &at.child("cache"), cache, CACHES)),
+            bus: bus.and_then(|bus| choose(cx, &target_at.child("bus"), bus, BUSES)).unwrap_or_default(),
+            cache: cache.and_then(|cache| choose(cx, &at.child("cache"), cache, CACHES)),
             dedicated_io_thread: disk.dedicated_io_thread.unwrap_or_default(),
             serial: cx.parse_opt(&at.child("serial"), disk.serial.as_ref().map(Text::as_str)),
         }

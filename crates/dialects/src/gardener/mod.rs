@@ -16,6 +16,7 @@ mod origins;
 mod profile;
 mod shape;
 mod shoot;
+mod words;
 mod worker;
 mod write;
 

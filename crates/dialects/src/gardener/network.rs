@@ -12,9 +12,10 @@ use trellis_model::network::{
 };
 
 use super::origins::Origins;
+use super::words::{missing, required};
 use crate::path::FieldPath;
 use crate::reading::Cx;
-use crate::shared::{choice, missing, required};
+use crate::shared::choose;
 
 /// The network plugins a Shoot can name.
 pub(super) const PLUGINS: &[(&str, NetworkPlugin)] = &[
@@ -51,7 +52,7 @@ pub(super) fn ranges(
         origins.add(format!("network.{model}"), document, &source);
     }
     if let Some(plugin) = text.type_.as_deref().filter(|plugin| !plugin.is_empty()) {
-        read.plugin = choice(cx, &at.child("type"), plugin, PLUGINS);
+        read.plugin = choose(cx, &at.child("type"), plugin, PLUGINS);
     }
     let manager = kubernetes.and_then(|kubernetes| kubernetes.kube_controller_manager.as_ref());
     let node_prefix = manager.and_then(|manager| manager.node_cidr_mask_size);

@@ -10,9 +10,10 @@ use trellis_model::image::ImageSource;
 use trellis_model::machine::Architecture;
 use trellis_model::quantity::{Bytes, MilliCpu};
 
+use super::words::{required, suggest};
 use crate::path::FieldPath;
 use crate::reading::{Cx, DocumentId};
-use crate::shared::{choice, required, suggest};
+use crate::shared::{choose, object_name};
 
 /// The processor architectures, as Kubernetes spells them.
 pub(super) const ARCHITECTURES: &[(&str, Architecture)] =
@@ -88,8 +89,7 @@ pub(super) fn read(cx: &mut Cx<'_>, profile: &CloudProfile) -> Profile {
     let root = FieldPath::root();
     let at = root.child("spec");
     let spec = &profile.spec;
-    let why = "Shoots find the profile by its name";
-    let name = required(cx, &root.child("metadata").child("name"), profile.metadata.name.as_deref(), why);
+    let name = object_name(cx, &profile.metadata);
     let provider = required(cx, &at.child("type"), spec.type_.as_deref(), "write `kubevirt`");
     let config_at = at.child("providerConfig");
     // The configuration of another infrastructure is in another language.
@@ -120,7 +120,7 @@ pub(super) fn read(cx: &mut Cx<'_>, profile: &CloudProfile) -> Profile {
     }
     Profile {
         document: cx.document(),
-        name: name.map(str::to_owned),
+        name: name.map(|name| name.value),
         provider: provider.map(str::to_owned),
         machine_types,
         volume_types: volume_types(cx, &at, spec),
@@ -164,7 +164,7 @@ fn machine_types(
             limits: Limits::default(),
             storage: text.storage.as_ref().and_then(|text| type_storage(cx, &at.child("storage"), text)),
             architecture: architecture
-                .and_then(|name| choice(cx, &at.child("architecture"), name, ARCHITECTURES)),
+                .and_then(|name| choose(cx, &at.child("architecture"), name, ARCHITECTURES)),
             usable: text.usable.unwrap_or(true),
             has_gpu: amount(cx, &at.child("gpu"), text.gpu.as_ref(), &MilliCpu::new(0)).is_some(),
             at: at.clone(),

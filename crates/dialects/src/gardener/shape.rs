@@ -12,9 +12,10 @@ use trellis_model::names::FlavorName;
 use trellis_model::quantity::Bytes;
 
 use super::profile::MachineType;
+use super::words::{required, suggest};
 use super::worker::Draft;
 use crate::path::FieldPath;
-use crate::shared::{choice, required, suggest};
+use crate::shared::choose;
 
 /// The policies of processor features, as KubeVirt spells them.
 pub(super) const FEATURE_POLICIES: &[(&str, CpuFeaturePolicy)] = &[
@@ -152,7 +153,7 @@ impl<'d> Draft<'d, '_> {
                 continue;
             };
             let policy = match policy.filter(|policy| !policy.is_empty()) {
-                Some(policy) => choice(self.cx, &at.child("policy"), policy, FEATURE_POLICIES),
+                Some(policy) => choose(self.cx, &at.child("policy"), policy, FEATURE_POLICIES),
                 None => Some(CpuFeaturePolicy::default()),
             };
             let Some(policy) = policy else { continue };
