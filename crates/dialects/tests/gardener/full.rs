@@ -190,3 +190,21 @@ fn a_shared_network_of_the_same_name_in_another_namespace_is_another_network() {
     let networks = &outcome.estate.clusters[0].spec.network.machine_networks;
     assert_eq!(networks.iter().map(|network| network.name.as_str()).collect::<Vec<_>>(), ["vlan", "b-vlan"]);
 }
+
+#[test]
+fn what_is_only_nearly_right_is_read_and_said() {
+    for (from, to, said) in [
+        ("  name: full\n", "  generateName: full-\n", "generated-name"),
+        ("    kind: CloudProfile\n", "    kind: NamespacedCloudProfile\n", "unsupported-kind"),
+        ("AutoRollingUpdate", "AutoInPlaceUpdate", "no-effect"),
+        ("zones: [europe-west1-c]", "zones: [europe-west1-x]", "unknown-zone"),
+        ("version: \"24.04\"", "version: \"22.04\"", "unknown-image-version"),
+    ] {
+        let outcome = read(&[&FULL.replacen(from, to, 1), PROFILE]);
+        assert_eq!(outcome.errors(), [] as [&str; 0], "{}", outcome.text());
+        assert!(outcome.text().contains(said), "{said}: {}", outcome.text());
+        assert_eq!(outcome.estate.pools.len(), 2);
+    }
+    let tls = secret(&base64(KUBECONFIG)).replace("data:", "type: kubernetes.io/tls\ndata:");
+    assert!(read(&[FULL, PROFILE, &tls]).text().contains("secret-type"));
+}
