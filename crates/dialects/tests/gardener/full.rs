@@ -205,6 +205,6 @@ fn what_is_only_nearly_right_is_read_and_said() {
         assert!(outcome.text().contains(said), "{said}: {}", outcome.text());
         assert_eq!(outcome.estate.pools.len(), 2);
     }
-    let tls = secret(&base64(KUBECONFIG)).replace("data:", "type: kubernetes.io/tls\ndata:");
+    let tls = secret(&base64(KUBECONFIG)).replace("\ndata:", "\ntype: kubernetes.io/tls\ndata:");
     assert!(read(&[FULL, PROFILE, &tls]).text().contains("secret-type"));
 }
