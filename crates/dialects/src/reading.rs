@@ -210,7 +210,10 @@ impl Cx<'_> {
 
     /// Whether the document says anything at this field.
     pub fn has(&self, at: &FieldPath) -> bool {
-        self.reading.documents.get(self.document.0).is_some_and(|document| document.get(at).is_some())
+        self.reading
+            .documents
+            .get(self.document.0)
+            .is_some_and(|document| document.get(at).is_some_and(|node| !node.is_null()))
     }
 
     /// Reads a document that is embedded at a field, whose type is known only now.
