@@ -3,7 +3,7 @@
 //! - [`shoot`]: `core.gardener.cloud/v1beta1` Shoot;
 //! - [`worker`]: the worker pools of a Shoot;
 //! - [`profile`]: CloudProfile, which says what machine types, images and volumes there are;
-//! - [`binding`]: SecretBinding and the Secret with the infra cluster's kubeconfig;
+//! - [`binding`]: SecretBinding, CredentialsBinding and the Secret with the infra cluster's kubeconfig;
 //! - [`config`]: `kubevirt.provider.extensions.gardener.cloud/v1alpha1`, the KubeVirt extension's own kinds;
 //! - [`device`]: the parts of a VM that a WorkerConfig describes.
 
@@ -14,7 +14,7 @@ pub mod profile;
 pub mod shoot;
 pub mod worker;
 
-pub use binding::{Secret, SecretBinding};
+pub use binding::{CredentialsBinding, Secret, SecretBinding};
 pub use config::{CloudProfileConfig, ControlPlaneConfig, InfrastructureConfig, WorkerConfig};
 pub use profile::CloudProfile;
 pub use shoot::Shoot;

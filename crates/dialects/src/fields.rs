@@ -125,6 +125,11 @@ impl Walk<'_> {
         out.description = map.get("description").and_then(Value::as_str).map(str::to_owned);
         out.silent = map.get("x-trellis-silent") == Some(&Value::Bool(true));
         out.ignored = map.contains_key("x-trellis-ignored") && !map.contains_key("x-trellis-embedded");
+        // A value with several ways to write it, which would only clutter a table: its type says how.
+        if let Some(kind) = map.get("x-trellis-kind").and_then(Value::as_str) {
+            kind.clone_into(&mut out.kind);
+            return out;
+        }
         if let Some(inner) = map.get("x-trellis-embedded") {
             return self.through(out, inner, "object", "", depth);
         }

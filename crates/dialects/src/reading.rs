@@ -172,7 +172,10 @@ impl Cx<'_> {
         message: impl Into<String>,
         help: &str,
     ) {
-        let mut diagnostic = Diagnostic::new(severity, code, message).path(at).help(help).sensitive();
+        let mut diagnostic = Diagnostic::new(severity, code, message).path(at).sensitive();
+        if !help.is_empty() {
+            diagnostic = diagnostic.help(help);
+        }
         if let Some(document) = self.reading.documents.get(self.document.0) {
             let (span, _) = document.locate(at);
             diagnostic = diagnostic.at(Location::new(document.file, span));
@@ -207,7 +210,10 @@ impl Cx<'_> {
 
     /// Whether the document says anything at this field.
     pub fn has(&self, at: &FieldPath) -> bool {
-        self.reading.documents.get(self.document.0).is_some_and(|document| document.get(at).is_some())
+        self.reading
+            .documents
+            .get(self.document.0)
+            .is_some_and(|document| document.get(at).is_some_and(|node| !node.is_null()))
     }
 
     /// Reads a document that is embedded at a field, whose type is known only now.

@@ -187,47 +187,6 @@ pub(crate) fn taint(
     Some(NodeTaint { key: cx.parse(&at.child("key"), key)?, value, effect })
 }
 
-/// A taint as it stands in a manifest.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TaintText<'a> {
-    /// Its key.
-    pub(crate) key: Option<&'a str>,
-    /// Its value.
-    pub(crate) value: Option<&'a str>,
-    /// What it does.
-    pub(crate) effect: Option<&'a str>,
-}
-
-/// Reads taints of the tenant's nodes. Each that is not valid is complained about and left out.
-pub(crate) fn taints<'a>(
-    cx: &mut Cx<'_>,
-    at: &FieldPath,
-    taints: impl IntoIterator<Item = TaintText<'a>>,
-) -> BTreeSet<NodeTaint> {
-    let mut read = BTreeSet::new();
-    for (index, taint) in taints.into_iter().enumerate() {
-        let at = at.index(index);
-        let key = required(cx, &at.child("key"), taint.key, "a taint needs a key");
-        let effect = required(cx, &at.child("effect"), taint.effect, "a taint needs an effect");
-        let effect = effect.and_then(|effect| choose(cx, &at.child("effect"), effect, TAINT_EFFECTS));
-        let value = cx.parse_opt(&at.child("value"), taint.value);
-        let Some(key) = key.and_then(|key| cx.parse(&at.child("key"), key)) else { continue };
-        let Some(effect) = effect else { continue };
-        let taint = NodeTaint { key, value, effect };
-        if !read.insert(taint) {
-            cx.warning("duplicate-taint", &at, "this taint is listed twice", "list it once");
-        }
-    }
-    read
-}
-
-/// The effects of taints, as Kubernetes spells them.
-pub(crate) const TAINT_EFFECTS: &[(&str, TaintEffect)] = &[
-    ("NoSchedule", TaintEffect::NoSchedule),
-    ("PreferNoSchedule", TaintEffect::PreferNoSchedule),
-    ("NoExecute", TaintEffect::NoExecute),
-];
-
 /// A public SSH key. The key itself is not repeated in complaints.
 pub(crate) fn ssh_key(cx: &mut Cx<'_>, at: &FieldPath, text: &str) -> Option<SshKey> {
     match SshKey::new(text) {
@@ -298,38 +257,6 @@ pub(crate) fn addresses(cx: &mut Cx<'_>, at: &FieldPath, texts: &[String]) -> Ve
         out.extend(address(cx, &at.index(index), text));
     }
     out
-}
-
-/// A value that must be there, or a complaint where it is missing.
-pub(crate) fn required<'a, T: ?Sized + AsRef<str>>(
-    cx: &mut Cx<'_>,
-    at: &FieldPath,
-    value: Option<&'a T>,
-    why: &str,
-) -> Option<&'a T> {
-    let value = value.filter(|value| !value.as_ref().is_empty());
-    if value.is_none() {
-        missing(cx, at, why, "");
-    }
-    value
-}
-
-/// Complains that a field is missing; `why` is a sentence, `help` says what to write.
-pub(crate) fn missing(cx: &mut Cx<'_>, at: &FieldPath, why: &str, help: &str) {
-    let name = at.last_key().unwrap_or("value").to_owned();
-    let help = if help.is_empty() { format!("add `{name}`") } else { help.to_owned() };
-    cx.error("missing-field", at, format!("missing field `{name}`: {why}"), &help);
-}
-
-/// What to write instead of a name that is not known.
-pub(crate) fn suggest(wrong: &str, names: &[&str]) -> String {
-    let listed = names.iter().take(12).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let more = if names.len() > 12 { ", …" } else { "" };
-    match crate::suggest::closest(wrong, names) {
-        _ if names.is_empty() => "there is nothing to choose from".to_owned(),
-        Some(name) => format!("did you mean `{name}`? There are {listed}{more}"),
-        None => format!("there are {listed}{more}"),
-    }
 }
 
 /// A number or a percentage.

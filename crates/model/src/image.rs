@@ -57,6 +57,21 @@ pub enum ImageSource {
     OvirtTemplate(String),
 }
 
+impl ImageSource {
+    /// The image at an address: `http://`, `https://`, `docker://` or `oci-archive://`.
+    pub fn at(address: &str) -> Option<Self> {
+        let is = |schemes: &[&str]| {
+            schemes.iter().any(|scheme| address.len() > scheme.len() && address.starts_with(scheme))
+        };
+        if is(&["http://", "https://"]) {
+            return Some(Self::Http(HttpImage::at(address)));
+        }
+        let registry =
+            || RegistryImage { url: address.to_owned(), pull_method: PullMethod::default(), secret: None };
+        is(&["docker://", "oci-archive://"]).then(|| Self::Registry(registry()))
+    }
+}
+
 /// An object of the infra cluster in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

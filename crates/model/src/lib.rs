@@ -54,6 +54,13 @@ impl Estate {
         self.clusters.iter().find(|cluster| cluster.name == *name)
     }
 
+    /// Gives an image to all pools that do not say where theirs is.
+    pub fn fill_in_image(&mut self, source: &image::ImageSource) {
+        for pool in self.pools.iter_mut().filter(|pool| pool.spec.template.image.source.is_none()) {
+            pool.spec.template.image.source = Some(source.clone());
+        }
+    }
+
     /// Puts clusters and pools in the one order that is printed and compared: by name.
     #[must_use]
     pub fn sorted(mut self) -> Self {

@@ -19,6 +19,7 @@ use trellis_dialects::schema::Treatment;
 use trellis_dialects::source::{FileId, SourceMap};
 use trellis_dialects::yaml_out::to_yaml_documents;
 use trellis_model::change::differences;
+use trellis_model::image::ImageSource;
 use trellis_model::quantity::Bytes;
 
 /// Model fields that controllers act on and that no object of a machine shows: how pools change, what nodes
@@ -75,6 +76,10 @@ fn outcome(documents: &[Value]) -> Outcome {
     sources.add("fields.yaml", to_yaml_documents(documents));
     let mut read = read(&sources);
     let on_kubevirt = read.estate.clusters.iter().all(|cluster| cluster.spec.platform.name() == "kubevirt");
+    // An install-config has no image of its own; without one nothing could be rendered.
+    if let Some(image) = ImageSource::at("https://images.example/any.img") {
+        read.estate.fill_in_image(&image);
+    }
     let mut objects = Vec::new();
     if !read.diagnostics.has_errors() && on_kubevirt {
         let rendered = trellis_platform_kubevirt::render(&read.estate);

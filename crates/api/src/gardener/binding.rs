@@ -67,6 +67,65 @@ pub struct SecretReference {
     pub namespace: Option<String>,
 }
 
+/// Lets Shoots of a namespace use credentials; it takes the place of SecretBinding in newer Gardeners.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CredentialsBinding {
+    /// The version of the API.
+    ///
+    /// Honoured: it says which language the document is in.
+    pub api_version: String,
+    /// The kind of document.
+    ///
+    /// Honoured: it says what the document is.
+    pub kind: String,
+    /// Name and namespace.
+    ///
+    /// Honoured: a Shoot of the same namespace finds the binding by its name.
+    pub metadata: Metadata,
+    /// The infrastructure the credentials are for.
+    ///
+    /// Warned about: a binding for anything but `kubevirt` is of no use here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<BindingProvider>,
+    /// The credentials.
+    ///
+    /// Honoured: a Secret with the credentials of the clusters that use the binding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials_ref: Option<CredentialsReference>,
+    /// Quotas for the Shoots that use the binding.
+    ///
+    /// Ignored: Trellis has no quotas of its own; the infra namespace's ResourceQuota holds.
+    #[serde(skip_serializing)]
+    pub quotas: Ignored,
+}
+
+/// Credentials in a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CredentialsReference {
+    /// The version of their API.
+    ///
+    /// Refused: unless it is `v1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Their kind.
+    ///
+    /// Refused: unless it is `Secret`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Their name.
+    ///
+    /// Honoured: the name of the Secret with the credentials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Their namespace.
+    ///
+    /// Honoured: the namespace of the Secret with the credentials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
 /// A Secret with the kubeconfig of an infra cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -85,7 +144,7 @@ pub struct Secret {
     pub metadata: Metadata,
     /// What kind of Secret it is.
     ///
-    /// Mapped: any type will do; only the keys count.
+    /// Warned about: any type will do, but one that is not `Opaque` usually holds something else.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
     /// Values by key, in base64.

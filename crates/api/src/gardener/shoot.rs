@@ -163,7 +163,7 @@ pub struct ShootSpec {
 pub struct CloudProfileReference {
     /// Whether it is a CloudProfile or a NamespacedCloudProfile.
     ///
-    /// Mapped: it is looked up by name among the CloudProfiles that were read.
+    /// Warned about: anything but `CloudProfile` is not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Its name.

@@ -87,7 +87,7 @@ impl JsonSchema for ConfigVar {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let text = generator.subschema_for::<Text>();
         let long = generator.subschema_for::<LongForm>();
-        json_schema!({ "anyOf": [text, long] })
+        json_schema!({ "anyOf": [text, long], "x-trellis-kind": "config variable" })
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use trellis_model::image::OperatingSystem;
 
 use super::cloud::CloudProviderSpec;
-use crate::common::{Embedded, Ignored, Present};
+use crate::common::{Embedded, Ignored, Present, ServerWritten};
 
 /// What a machine is on its platform.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -110,10 +110,9 @@ pub struct OperatingSystemSpec {
     pub rhel_subscription_manager_user: Ignored,
     /// The password of a Red Hat subscription.
     ///
-    /// Warned about: subscriptions are part of the image or of the first-boot data, so this is not kept.
+    /// Ignored: subscriptions are part of the image or of the first-boot data.
     #[serde(skip_serializing)]
-    #[schemars(extend("x-trellis-sensitive" = true))]
-    pub rhel_subscription_manager_password: Option<Present>,
+    pub rhel_subscription_manager_password: ServerWritten,
     /// The organisation of a Red Hat subscription.
     ///
     /// Ignored: subscriptions are part of the image or of the first-boot data.
@@ -121,10 +120,9 @@ pub struct OperatingSystemSpec {
     pub rhel_organization_name: Ignored,
     /// The activation key of a Red Hat subscription.
     ///
-    /// Warned about: subscriptions are part of the image or of the first-boot data, so this is not kept.
+    /// Ignored: subscriptions are part of the image or of the first-boot data.
     #[serde(skip_serializing)]
-    #[schemars(extend("x-trellis-sensitive" = true))]
-    pub rhel_activation_key: Option<Present>,
+    pub rhel_activation_key: ServerWritten,
     /// Uses the satellite server for Red Hat packages.
     ///
     /// Ignored: subscriptions are part of the image or of the first-boot data.

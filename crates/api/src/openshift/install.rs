@@ -6,7 +6,7 @@ use trellis_model::network::Publish;
 use trellis_model::volume::AccessMode;
 
 use super::pools::{BindingMethod, KubevirtPool, MachinePool, OvirtPool};
-use crate::common::{Ignored, Metadata, Present};
+use crate::common::{Ignored, Metadata, Present, ServerWritten};
 
 /// What the installer is told of a whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -37,10 +37,9 @@ pub struct InstallConfig {
     pub ssh_key: Option<String>,
     /// Credentials of the registries that OpenShift's own images come from.
     ///
-    /// Warned about: Trellis installs no OpenShift, and does not keep secrets it does not need.
+    /// Ignored: Trellis installs no OpenShift, and does not keep secrets it does not need.
     #[serde(skip_serializing)]
-    #[schemars(extend("x-trellis-sensitive" = true))]
-    pub pull_secret: Option<Present>,
+    pub pull_secret: ServerWritten,
     /// The machines of the control plane.
     ///
     /// Honoured: they become a pool of that role; three machines when left out.
@@ -132,10 +131,9 @@ pub struct InstallConfig {
     pub operator_publishing_strategy: Ignored,
     /// The proxy machines use, which may hold a password.
     ///
-    /// Warned about: it configures the operating system, which the machine configs of Trellis do.
+    /// Ignored: it configures the operating system, which the machine configs of Trellis do.
     #[serde(skip_serializing)]
-    #[schemars(extend("x-trellis-sensitive" = true))]
-    pub proxy: Option<Present>,
+    pub proxy: ServerWritten,
 }
 
 /// Where machines run.

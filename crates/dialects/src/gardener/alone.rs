@@ -1,20 +1,15 @@
 //! Documents of the KubeVirt extension that stand alone instead of inside a Shoot or a CloudProfile.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use trellis_api::gardener::{KUBEVIRT, WorkerConfig};
-use trellis_model::cluster::{CloudController, ClusterSpec, KubevirtPlatform, Maintenance, Platform};
+use trellis_model::cluster::{KubevirtPlatform, Platform};
 use trellis_model::image::{Image, ImageDelivery, OperatingSystem};
-use trellis_model::machine::{
-    Architecture, DEFAULT_STOP_GRACE_SECONDS, Eviction, Firmware, MachineTemplate, Shape, UserData,
-};
+use trellis_model::machine::{MachineTemplate, Shape};
 use trellis_model::names::{ClusterName, DeviceName, PoolName};
-use trellis_model::network::{MachineNetwork, Networking};
-use trellis_model::placement::Placement;
+use trellis_model::network::MachineNetwork;
 use trellis_model::pool::PoolSpec;
 use trellis_model::quantity::Bytes;
 use trellis_model::volume::{DataDisk, ROOT_DISK, RootDisk, Storage};
-use trellis_model::{Cluster, Estate, Pool};
+use trellis_model::{Estate, Pool};
 
 use super::disks::DeviceTable;
 use super::origins::Origins;
@@ -22,6 +17,7 @@ use super::worker::Draft;
 use super::{Object, network, profile};
 use crate::path::FieldPath;
 use crate::reading::{Cx, DocumentId, Reading};
+use crate::shared;
 
 /// Complains if an embedded document says that it is something else.
 pub(super) fn check_kind(cx: &mut Cx<'_>, at: &FieldPath, api_version: &str, kind: &str, expected: &str) {
@@ -64,7 +60,11 @@ pub(super) fn read(reading: &mut Reading, document: DocumentId, object: &Object,
             profile::limits(&mut cx, &root, config);
             ("CloudProfileConfig", "spec.providerConfig of a CloudProfile", None)
         }
-        Object::Shoot(_) | Object::CloudProfile(_) | Object::SecretBinding(_) | Object::Secret(_) => return,
+        Object::Shoot(_)
+        | Object::CloudProfile(_)
+        | Object::SecretBinding(_)
+        | Object::CredentialsBinding(_)
+        | Object::Secret(_) => return,
     };
     let but = if has_shoots {
         "; it is not attached to the Shoot it was read with, as Gardener would not either"
@@ -80,17 +80,9 @@ pub(super) fn read(reading: &mut Reading, document: DocumentId, object: &Object,
 
 /// A cluster that is nothing but its networks.
 fn made_up_cluster(machine_networks: Vec<MachineNetwork>) -> Option<Estate> {
-    let spec = ClusterSpec {
-        platform: Platform::Kubevirt(KubevirtPlatform::default()),
-        version: None,
-        base_domain: None,
-        network: Networking { machine_networks, ..Networking::default() },
-        ssh_keys: BTreeSet::new(),
-        flavors: BTreeMap::new(),
-        cloud_controller: CloudController::default(),
-        maintenance: Maintenance::default(),
-    };
-    let cluster = Cluster { name: ClusterName::new("alone").ok()?, namespace: None, spec };
+    let platform = Platform::Kubevirt(KubevirtPlatform::default());
+    let mut cluster = shared::cluster(ClusterName::new("alone").ok()?, platform);
+    cluster.spec.network.machine_networks = machine_networks;
     Some(Estate { clusters: vec![cluster], pools: Vec::new() })
 }
 
@@ -124,24 +116,7 @@ fn worker_config(cx: &mut Cx<'_>, config: &WorkerConfig) -> (Option<Estate>, Ori
         virtual_size: None,
         delivery: ImageDelivery::Golden,
     };
-    let template = MachineTemplate {
-        shape,
-        preference: None,
-        image,
-        root_disk,
-        data_disks,
-        nics: Vec::new(),
-        placement: Placement::default(),
-        devices,
-        dns,
-        eviction: Eviction::default(),
-        firmware: Firmware::default(),
-        architecture: Architecture::default(),
-        user_data: UserData::default(),
-        ssh_keys: BTreeSet::new(),
-        stop_grace_seconds: DEFAULT_STOP_GRACE_SECONDS,
-        ovirt: None,
-    };
+    let template = MachineTemplate { data_disks, devices, dns, ..shared::template(shape, image, root_disk) };
     let pool = |(cluster, name)| Pool { name, namespace: None, spec: PoolSpec::new(cluster, 1, template) };
     let names = ClusterName::new("alone").ok().zip(PoolName::new("alone").ok());
     (names.map(|names| Estate { clusters: Vec::new(), pools: vec![pool(names)] }), draft.origins)

@@ -1,14 +1,17 @@
 //! The kubeconfig of the infra cluster: found through a SecretBinding, looked into for its namespace, never kept.
 
 use base64::Engine;
-use trellis_api::gardener::{Secret, SecretBinding};
+use trellis_api::common::Metadata;
+use trellis_api::gardener::binding::{BindingProvider, SecretReference};
+use trellis_api::gardener::{CredentialsBinding, Secret, SecretBinding};
 use trellis_model::cluster::{Credentials, CredentialsKind, KubevirtPlatform};
 use trellis_model::names::NamespaceName;
 
+use super::words::required;
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::path::FieldPath;
 use crate::reading::{Cx, DocumentId, Reading};
-use crate::shared::required;
+use crate::shared::object_name;
 use crate::source::FileId;
 
 /// The namespace of a kubeconfig that names none.
@@ -24,6 +27,7 @@ pub(super) struct Keyring {
 #[derive(Debug)]
 struct Binding {
     document: DocumentId,
+    kind: &'static str,
     name: String,
     namespace: Option<String>,
     secret: Option<(String, Option<String>)>,
@@ -51,23 +55,51 @@ fn may_match(one: Option<&str>, other: Option<&str>) -> bool {
 impl Keyring {
     /// Takes in a SecretBinding.
     pub(super) fn add_binding(&mut self, cx: &mut Cx<'_>, binding: &SecretBinding) {
+        let reference = binding.secret_ref.clone().unwrap_or_default();
+        let at = FieldPath::root().child("secretRef");
+        self.add(cx, "SecretBinding", &binding.metadata, binding.provider.as_ref(), &at, reference);
+    }
+
+    /// Takes in a CredentialsBinding, which may lead to other things than Secrets.
+    pub(super) fn add_credentials_binding(&mut self, cx: &mut Cx<'_>, binding: &CredentialsBinding) {
+        let reference = binding.credentials_ref.clone().unwrap_or_default();
+        let at = FieldPath::root().child("credentialsRef");
+        if let Some(other) = reference.kind.as_deref().filter(|kind| *kind != "Secret") {
+            let message = format!("credentials of the kind {other} hold no kubeconfig");
+            cx.error(
+                "unsupported",
+                &at.child("kind"),
+                message,
+                "refer to a Secret with the key `kubeconfig`",
+            );
+        }
+        let reference = SecretReference { name: reference.name, namespace: reference.namespace };
+        self.add(cx, "CredentialsBinding", &binding.metadata, binding.provider.as_ref(), &at, reference);
+    }
+
+    fn add(
+        &mut self,
+        cx: &mut Cx<'_>,
+        kind: &'static str,
+        metadata: &Metadata,
+        provider: Option<&BindingProvider>,
+        at: &FieldPath,
+        reference: SecretReference,
+    ) {
         let root = FieldPath::root();
-        let provider = binding.provider.as_ref().map(|provider| provider.type_.as_str());
+        let provider = provider.map(|provider| provider.type_.as_str());
         if let Some(other) = provider.filter(|name| *name != "kubevirt" && !name.is_empty()) {
             let message = format!("this binding is for {other}; no Shoot on kubevirt can use it");
             cx.warning("wrong-provider", &root.child("provider").child("type"), message, "write `kubevirt`");
         }
-        let at = root.child("secretRef");
-        let reference = binding.secret_ref.clone().unwrap_or_default();
         let why = "the binding must say which Secret it is for";
         let secret = required(cx, &at.child("name"), reference.name.as_deref(), why).map(str::to_owned);
-        let why = "Shoots find the binding by its name";
-        let name = required(cx, &root.child("metadata").child("name"), binding.metadata.name.as_deref(), why);
-        let Some(name) = name else { return };
+        let Some(name) = object_name(cx, metadata) else { return };
         self.bindings.push(Binding {
             document: cx.document(),
-            name: name.to_owned(),
-            namespace: binding.metadata.namespace.clone(),
+            kind,
+            name: name.value,
+            namespace: metadata.namespace.clone(),
             secret: secret.map(|secret| (secret, reference.namespace)),
             used: false,
         });
@@ -83,12 +115,15 @@ impl Keyring {
             (None, Some(encoded)) => decode(cx, &root.child("data").child("kubeconfig"), encoded),
             (None, None) => None,
         };
-        let why = "bindings find the Secret by its name";
-        let name = required(cx, &root.child("metadata").child("name"), secret.metadata.name.as_deref(), why);
-        let Some(name) = name else { return };
+        if let Some(other) = secret.type_.as_deref().filter(|name| *name != "Opaque") {
+            let message =
+                format!("a Secret of the type {other} usually holds something else than a kubeconfig");
+            cx.notice("secret-type", &root.child("type"), message, "write `type: Opaque`");
+        }
+        let Some(name) = object_name(cx, &secret.metadata) else { return };
         self.secrets.push(Key {
             document: cx.document(),
-            name: name.to_owned(),
+            name: name.value,
             namespace: secret.metadata.namespace.clone(),
             has_kubeconfig: raw.or(encoded).is_some(),
             infra_namespace,
@@ -163,8 +198,8 @@ impl Keyring {
     pub(super) fn say_unused(&self, reading: &mut Reading) {
         let root = FieldPath::root();
         for binding in self.bindings.iter().filter(|binding| !binding.used) {
-            let message = format!("SecretBinding {} describes no machines on its own", binding.name);
-            let help = "read it together with a Shoot that names it in spec.secretBindingName";
+            let message = format!("{} {} describes no machines on its own", binding.kind, binding.name);
+            let help = "read it together with a Shoot that names it";
             reading.within(binding.document).notice("standalone-document", &root, message, help);
         }
         for key in self.secrets.iter().filter(|key| !key.used) {

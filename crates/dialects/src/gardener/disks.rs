@@ -9,9 +9,10 @@ use trellis_model::names::{DeviceName, ObjectName};
 use trellis_model::quantity::Bytes;
 use trellis_model::volume::{DataDisk, DiskBus, DiskCache, DiskDevice, ROOT_DISK, RootDisk, Storage};
 
+use super::words::{missing, required, suggest};
 use super::worker::Draft;
 use crate::path::FieldPath;
-use crate::shared::{choose, missing, required, suggest};
+use crate::shared::choose;
 
 /// The volume type, and the class behind one, that stand for the infra cluster's default storage class.
 pub(super) const DEFAULT_CLASS: &str = "default";
@@ -100,13 +101,12 @@ impl Draft<'_, '_> {
             );
         }
         let type_at = at.child("type");
-        let class = match volume.type_.as_deref().filter(|name| !name.is_empty()) {
-            Some(name) => self.storage_class(&type_at, name),
-            None => {
-                let help = "add `type`: `default` is the infra cluster's default storage class";
-                missing(self.cx, &type_at, "a volume needs a type", help);
-                None
-            }
+        let class = if let Some(name) = volume.type_.as_deref().filter(|name| !name.is_empty()) {
+            self.storage_class(&type_at, name)
+        } else {
+            let help = "add `type`: `default` is the infra cluster's default storage class";
+            missing(self.cx, &type_at, "a volume needs a type", help);
+            None
         };
         let size = volume.size.as_ref().map(Text::as_str);
         let size = required(self.cx, &at.child("size"), size, "a volume needs a size")?;

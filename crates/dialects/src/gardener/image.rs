@@ -6,10 +6,10 @@ use trellis_model::image::{
     HttpImage, Image, ImageDelivery, ImageSource, OperatingSystem, PullMethod, RegistryImage,
 };
 
+use super::words::{required, suggest};
 use super::worker::Draft;
 use crate::path::FieldPath;
 use crate::reading::Cx;
-use crate::shared::{required, suggest};
 
 /// Names that images have in Gardener landscapes, and the systems they are or come closest to.
 const SYNONYMS: &[(&str, OperatingSystem, bool)] = &[

@@ -16,6 +16,7 @@ mod origins;
 mod profile;
 mod shape;
 mod shoot;
+mod words;
 mod worker;
 mod write;
 
@@ -33,6 +34,8 @@ kinds! {
     CloudProfile(api::CloudProfile) = "core.gardener.cloud/v1beta1" "CloudProfile";
     /// Lets Shoots use a Secret.
     SecretBinding(api::SecretBinding) = "core.gardener.cloud/v1beta1" "SecretBinding";
+    /// Lets Shoots use credentials.
+    CredentialsBinding(api::CredentialsBinding) = "security.gardener.cloud/v1alpha1" "CredentialsBinding";
     /// The kubeconfig of an infra cluster.
     Secret(api::Secret) = "v1" "Secret";
     /// Networks of a Shoot.
@@ -60,6 +63,7 @@ pub fn read(objects: Vec<(DocumentId, Object)>, reading: &mut Reading) {
             Object::Shoot(shoot) => shoots.push((document, shoot)),
             Object::CloudProfile(profile) => profiles.push(profile::read(&mut cx, &profile)),
             Object::SecretBinding(binding) => keyring.add_binding(&mut cx, &binding),
+            Object::CredentialsBinding(binding) => keyring.add_credentials_binding(&mut cx, &binding),
             Object::Secret(secret) => keyring.add_secret(&mut cx, &secret),
             other => alone.push((document, other)),
         }

@@ -12,9 +12,10 @@ use trellis_model::network::{
 };
 
 use super::origins::Origins;
+use super::words::{missing, required};
 use crate::path::FieldPath;
 use crate::reading::Cx;
-use crate::shared::{choose, missing, required};
+use crate::shared::choose;
 
 /// The network plugins a Shoot can name.
 pub(super) const PLUGINS: &[(&str, NetworkPlugin)] = &[

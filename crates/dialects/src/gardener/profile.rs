@@ -10,9 +10,10 @@ use trellis_model::image::ImageSource;
 use trellis_model::machine::Architecture;
 use trellis_model::quantity::{Bytes, MilliCpu};
 
+use super::words::{required, suggest};
 use crate::path::FieldPath;
 use crate::reading::{Cx, DocumentId};
-use crate::shared::{choose, required, suggest};
+use crate::shared::{choose, object_name};
 
 /// The processor architectures, as Kubernetes spells them.
 pub(super) const ARCHITECTURES: &[(&str, Architecture)] =
@@ -88,8 +89,7 @@ pub(super) fn read(cx: &mut Cx<'_>, profile: &CloudProfile) -> Profile {
     let root = FieldPath::root();
     let at = root.child("spec");
     let spec = &profile.spec;
-    let why = "Shoots find the profile by its name";
-    let name = required(cx, &root.child("metadata").child("name"), profile.metadata.name.as_deref(), why);
+    let name = object_name(cx, &profile.metadata);
     let provider = required(cx, &at.child("type"), spec.type_.as_deref(), "write `kubevirt`");
     let config_at = at.child("providerConfig");
     // The configuration of another infrastructure is in another language.
@@ -99,26 +99,28 @@ pub(super) fn read(cx: &mut Cx<'_>, profile: &CloudProfile) -> Profile {
     if let Some(config) = &config {
         super::alone::check_kind(cx, &config_at, &config.api_version, &config.kind, "CloudProfileConfig");
     }
+    // What is wrong inside it was said; its images are not held against it as well.
+    let is_whole = provider == Some("kubevirt") && (config.is_some() || !cx.has(&config_at));
     let config = config.unwrap_or_default();
     let limits = limits(cx, &config_at, &config);
     let mut machine_types = machine_types(cx, &at, spec);
     for (name, limits) in limits {
-        match machine_types.get_mut(&name) {
-            Some(found) => found.limits = limits,
-            None => {
-                let names: Vec<&str> = machine_types.keys().map(String::as_str).collect();
-                let message = format!(
-                    "these limits are for machine type {name}, which spec.machineTypes does not list"
-                );
-                cx.warning("unknown-machine-type", &limits.at, message, &suggest(&name, &names));
-            }
+        if let Some(found) = machine_types.get_mut(&name) {
+            found.limits = limits;
+        } else {
+            let names: Vec<&str> = machine_types.keys().map(String::as_str).collect();
+            let message =
+                format!("these limits are for machine type {name}, which spec.machineTypes does not list");
+            cx.warning("unknown-machine-type", &limits.at, message, &suggest(&name, &names));
         }
     }
     let images = images(cx, &config_at, &config);
-    check_images(cx, &at, spec, &images);
+    if is_whole {
+        check_images(cx, &at, spec, &images);
+    }
     Profile {
         document: cx.document(),
-        name: name.map(str::to_owned),
+        name: name.map(|name| name.value),
         provider: provider.map(str::to_owned),
         machine_types,
         volume_types: volume_types(cx, &at, spec),

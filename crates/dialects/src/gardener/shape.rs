@@ -12,9 +12,10 @@ use trellis_model::names::FlavorName;
 use trellis_model::quantity::Bytes;
 
 use super::profile::MachineType;
+use super::words::{required, suggest};
 use super::worker::Draft;
 use crate::path::FieldPath;
-use crate::shared::{choose, required, suggest};
+use crate::shared::choose;
 
 /// The policies of processor features, as KubeVirt spells them.
 pub(super) const FEATURE_POLICIES: &[(&str, CpuFeaturePolicy)] = &[

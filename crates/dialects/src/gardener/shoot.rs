@@ -1,5 +1,7 @@
 //! A Shoot becomes a cluster and its pools.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use trellis_api::common::Text;
 use trellis_api::gardener::shoot::{ShootMaintenance, ShootSpec};
 use trellis_api::gardener::{ControlPlaneConfig, InfrastructureConfig, Shoot, WorkerConfig};
@@ -13,10 +15,11 @@ use super::credentials::Keyring;
 use super::network;
 use super::origins::Origins;
 use super::profile::Profile;
+use super::words::{missing, required, suggest};
 use super::worker::{Around, Draft};
 use crate::path::FieldPath;
 use crate::reading::{Cx, DocumentId, Reading};
-use crate::shared::{missing, required, suggest};
+use crate::shared::{object_name, object_namespace};
 
 /// Reads a Shoot into the estate.
 pub(super) fn read(
@@ -41,11 +44,9 @@ pub(super) fn read(
         }
         return;
     }
-    let metadata = root.child("metadata");
-    let name =
-        required(&mut cx, &metadata.child("name"), shoot.metadata.name.as_deref(), "a cluster needs a name");
-    let name = name.and_then(|name| cx.parse::<ClusterName>(&metadata.child("name"), name));
-    let namespace = cx.parse_opt(&metadata.child("namespace"), shoot.metadata.namespace.as_deref());
+    let name = object_name(&mut cx, &shoot.metadata);
+    let name = name.and_then(|name| cx.parse::<ClusterName>(&name.at, &name.value));
+    let namespace = object_namespace(&mut cx, &shoot.metadata);
     let profile = find_profile(&mut cx, &shoot.spec, profiles);
     let region = region(&mut cx, &shoot.spec, profile);
     let mut origins = Origins::default();
@@ -61,6 +62,12 @@ pub(super) fn read(
 fn find_profile<'p>(cx: &mut Cx<'_>, spec: &ShootSpec, profiles: &'p mut [Profile]) -> Option<&'p Profile> {
     let (at, name) = profile_name(spec);
     let name = name?;
+    let kind = spec.cloud_profile.as_ref().and_then(|reference| reference.kind.as_deref());
+    if let Some(other) = kind.filter(|kind| *kind != "CloudProfile") {
+        let at = FieldPath::root().child("spec").child("cloudProfile").child("kind");
+        let message = format!("a {other} is not read; a CloudProfile named {name} is looked for instead");
+        cx.warning("unsupported-kind", &at, message, "write `kind: CloudProfile`");
+    }
     let profile = profiles.iter_mut().find(|profile| profile.name.as_deref() == Some(name))?;
     profile.used = true;
     if let Some(other) = profile.provider.as_deref().filter(|provider| *provider != "kubevirt") {
@@ -123,8 +130,8 @@ fn cluster_spec(cx: &mut Cx<'_>, origins: &mut Origins, shoot: &Shoot, keyring: 
         version,
         base_domain: None,
         network,
-        ssh_keys: std::collections::BTreeSet::default(),
-        flavors: std::collections::BTreeMap::default(),
+        ssh_keys: BTreeSet::new(),
+        flavors: BTreeMap::new(),
         cloud_controller: network::cloud_controller(cx, origins, &control_plane_at, &control_plane),
         maintenance: maintenance(cx, origins, spec.maintenance.as_ref()),
     }
@@ -228,14 +235,15 @@ fn say_needs(cx: &mut Cx<'_>, spec: &ShootSpec, mut needs: Vec<String>) {
     needs.dedup();
     let (at, name) = profile_name(spec);
     let needs = needs.join("; ");
-    match name {
-        Some(name) => {
-            let message = format!("CloudProfile {name} was not read; still needed from it: {needs}");
-            cx.notice("cloud-profile-missing", &at, message, "read it together with the Shoot");
-        }
-        None => {
-            let message = format!("this Shoot names no CloudProfile; still needed from one: {needs}");
-            cx.notice("cloud-profile-missing", &at, message, "add `cloudProfileName`");
-        }
-    }
+    let (message, help) = match name {
+        Some(name) => (
+            format!("CloudProfile {name} was not read; still needed from it: {needs}"),
+            "read it together with the Shoot",
+        ),
+        None => (
+            format!("this Shoot names no CloudProfile; still needed from one: {needs}"),
+            "add `cloudProfileName`",
+        ),
+    };
+    cx.notice("cloud-profile-missing", &at, message, help);
 }

@@ -6,20 +6,26 @@ use trellis_api::common::{IntOrText, Text};
 use trellis_api::gardener::WorkerConfig;
 use trellis_api::gardener::worker::{Machine, Taint, Worker};
 use trellis_model::Pool;
-use trellis_model::machine::{
-    Architecture, DEFAULT_STOP_GRACE_SECONDS, Devices, Eviction, Firmware, MachineTemplate, UserData,
-};
+use trellis_model::machine::{Architecture, Devices, Firmware, MachineTemplate};
 use trellis_model::names::{ClusterName, NamespaceName, PoolName};
-use trellis_model::network::Dns;
-use trellis_model::placement::{Locality, Placement};
+use trellis_model::network::{Dns, NodeTaint};
+use trellis_model::placement::{Locality, Placement, TaintEffect};
 use trellis_model::pool::{Autoscaling, PoolSpec, UpdatePolicy};
 use trellis_model::quantity::Count;
 
 use super::origins::Origins;
 use super::profile::{ARCHITECTURES, Profile};
+use super::words::{missing, required, suggest};
 use crate::path::FieldPath;
 use crate::reading::Cx;
-use crate::shared::{self, DNS_POLICIES, TaintText, choose, missing, required};
+use crate::shared::{self, DNS_POLICIES, choose};
+
+/// The effects of taints, as Kubernetes spells them.
+const TAINT_EFFECTS: &[(&str, TaintEffect)] = &[
+    ("NoSchedule", TaintEffect::NoSchedule),
+    ("PreferNoSchedule", TaintEffect::PreferNoSchedule),
+    ("NoExecute", TaintEffect::NoExecute),
+];
 
 /// A pool while it is put together.
 pub(super) struct Draft<'d, 'r> {
@@ -78,7 +84,7 @@ impl Draft<'_, '_> {
         let (devices, dns) = (self.other_devices(), self.dns());
         let node_labels = shared::labels(self.cx, &at.child("labels"), &worker.labels);
         let node_annotations = shared::annotations(self.cx, &at.child("annotations"), &worker.annotations);
-        let node_taints = shared::taints(self.cx, &at.child("taints"), worker.taints.iter().map(taint_text));
+        let node_taints = self.taints(&worker.taints);
         for (model, field) in
             [("nodeLabels", "labels"), ("nodeAnnotations", "annotations"), ("nodeTaints", "taints")]
         {
@@ -90,22 +96,13 @@ impl Draft<'_, '_> {
         let kubelet_version = self.cx.parse_opt(&version_at, version.map(Text::as_str));
         self.warn_without_effect(worker);
         let template = MachineTemplate {
-            shape: shape?,
-            preference: None,
-            image: image?,
-            root_disk: root_disk?,
             data_disks,
-            nics: Vec::new(),
             placement,
             devices,
             dns,
-            eviction: Eviction::default(),
             firmware: firmware(architecture),
             architecture,
-            user_data: UserData::default(),
-            ssh_keys: BTreeSet::new(),
-            stop_grace_seconds: DEFAULT_STOP_GRACE_SECONDS,
-            ovirt: None,
+            ..shared::template(shape?, image?, root_disk?)
         };
         let spec = PoolSpec {
             autoscaling,
@@ -155,7 +152,7 @@ impl Draft<'_, '_> {
     fn count(&mut self, field: &str, value: Option<&IntOrText>) -> Option<Count> {
         let at = self.at.child(field);
         self.origin(format!("update.{field}"), &at);
-        self.cx.parse(&at, &value?.to_string())
+        shared::count(self.cx, &at, value?)
     }
 
     fn placement(&mut self, worker: &Worker, region: Option<&Locality>) -> Placement {
@@ -187,7 +184,7 @@ impl Draft<'_, '_> {
         for (index, zone) in zones.iter().enumerate().filter(|(_, zone)| !known.contains(zone.as_str())) {
             let at = self.at.child("zones").index(index);
             let message = format!("the CloudProfile lists no zone `{}` in this region", zone.as_str());
-            self.cx.warning("unknown-zone", &at, message, &shared::suggest(zone.as_str(), &names));
+            self.cx.warning("unknown-zone", &at, message, &suggest(zone.as_str(), &names));
         }
     }
 
@@ -222,15 +219,33 @@ impl Draft<'_, '_> {
         self.config_origin("template.dns", "dnsConfig");
         self.config_origin("template.dns.policy", "dnsPolicy");
         let Some(config) = self.config else { return Dns::default() };
-        let dns = config.dns_config.clone().unwrap_or_default();
-        let options = dns.options.iter().filter_map(|option| {
-            Some((option.name.clone()?, option.value.as_ref().map(|value| value.0.clone())))
-        });
-        let (policy_at, config_at) = (self.config_at.child("dnsPolicy"), self.config_at.child("dnsConfig"));
+        let policy_at = self.config_at.child("dnsPolicy");
         let policy = config.dns_policy.as_deref().filter(|policy| !policy.is_empty());
-        let policy =
-            policy.and_then(|policy| choose(self.cx, &policy_at, policy, DNS_POLICIES)).unwrap_or_default();
-        shared::dns(self.cx, policy, &config_at, &dns.nameservers, &dns.searches, options)
+        let policy = policy.and_then(|policy| choose(self.cx, &policy_at, policy, DNS_POLICIES));
+        let dns = config.dns_config.clone().unwrap_or_default();
+        let options = dns.options.into_iter();
+        let options = options.filter_map(|option| Some((option.name?, option.value.map(|value| value.0))));
+        let at = self.config_at.child("dnsConfig");
+        shared::dns(self.cx, policy.unwrap_or_default(), &at, &dns.nameservers, &dns.searches, options)
+    }
+
+    fn taints(&mut self, taints: &[Taint]) -> BTreeSet<NodeTaint> {
+        let mut read = BTreeSet::new();
+        for (index, taint) in taints.iter().enumerate() {
+            let at = self.at.child("taints").index(index);
+            let key = required(self.cx, &at.child("key"), taint.key.as_deref(), "a taint needs a key");
+            let effect_at = at.child("effect");
+            let effect = required(self.cx, &effect_at, taint.effect.as_deref(), "a taint needs an effect");
+            let effect = effect.and_then(|effect| choose(self.cx, &effect_at, effect, TAINT_EFFECTS));
+            let (Some(key), Some(effect)) = (key, effect) else { continue };
+            let value = taint.value.as_ref().map(Text::as_str);
+            if let Some(taint) = shared::taint(self.cx, &at, key, value, effect)
+                && !read.insert(taint)
+            {
+                self.cx.warning("duplicate-taint", &at, "this taint is listed twice", "list it once");
+            }
+        }
+        read
     }
 
     fn warn_without_effect(&mut self, worker: &Worker) {
@@ -245,14 +260,6 @@ impl Draft<'_, '_> {
             let help = "make the root disk large enough and remove it";
             self.cx.warning("no-effect", &self.at.child("kubeletDataVolumeName"), message, help);
         }
-    }
-}
-
-fn taint_text(taint: &Taint) -> TaintText<'_> {
-    TaintText {
-        key: taint.key.as_deref(),
-        value: taint.value.as_ref().map(Text::as_str),
-        effect: taint.effect.as_deref(),
     }
 }
 

@@ -7,7 +7,6 @@
 mod catalogue;
 mod config;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 use trellis_api::common::{Metadata, Text};
 use trellis_api::gardener::binding::{BindingProvider, SecretReference};
@@ -28,6 +27,7 @@ use trellis_model::{Cluster, Estate, Pool};
 use self::catalogue::Catalogue;
 use super::disks::DEFAULT_CLASS;
 use super::network::PLUGINS;
+use crate::shared::{texts, to_json};
 
 /// Writes an estate in Gardener's language, as far as it has words for it.
 pub fn write(estate: &Estate) -> Vec<Value> {
@@ -40,16 +40,10 @@ pub fn write(estate: &Estate) -> Vec<Value> {
         let binding = secret_binding(cluster, platform);
         let shoot = shoot(cluster, &pools, &catalogue, profile.is_some(), binding.is_some());
         documents.extend(profile);
-        documents.extend(binding.as_ref().map(value));
+        documents.extend(binding.as_ref().map(to_json));
         documents.push(shoot);
     }
     documents
-}
-
-/// A document as JSON.
-fn value<T: Serialize>(document: &T) -> Value {
-    // Types made of texts, numbers and lists always become JSON.
-    serde_json::to_value(document).unwrap_or_default()
 }
 
 /// Puts a value into the object at a JSON pointer.
@@ -117,12 +111,12 @@ fn shoot(cluster: &Cluster, pools: &[&Pool], catalogue: &Catalogue, profile: boo
             },
             networking: Some(networking(&spec.network)),
             kubernetes: kubernetes(cluster),
-            maintenance: maintenance(&spec.maintenance),
+            maintenance: Some(maintenance(&spec.maintenance)),
             ..ShootSpec::default()
         },
         ..Shoot::default()
     };
-    let mut shoot = value(&shoot);
+    let mut shoot = to_json(&shoot);
     let provider = "/spec/provider";
     insert(&mut shoot, provider, "infrastructureConfig", config::infrastructure(&spec.network));
     insert(&mut shoot, provider, "controlPlaneConfig", config::control_plane(&spec.cloud_controller));
@@ -158,21 +152,21 @@ fn kubernetes(cluster: &Cluster) -> Option<ShootKubernetes> {
     (kubernetes != ShootKubernetes::default()).then_some(kubernetes)
 }
 
-fn maintenance(maintenance: &Maintenance) -> Option<ShootMaintenance> {
+fn maintenance(maintenance: &Maintenance) -> ShootMaintenance {
     let window = maintenance.window.as_ref();
     // Both are written out: where one is left out, Gardener takes it for true.
     let auto_update = AutoUpdate {
         kubernetes_version: Some(maintenance.update_kubernetes),
         machine_image_version: Some(maintenance.update_images),
     };
-    Some(ShootMaintenance {
+    ShootMaintenance {
         auto_update: Some(auto_update),
         time_window: window.map(|window| TimeWindow {
             begin: Some(Text(window.begin.clone())),
             end: Some(Text(window.end.clone())),
         }),
         ..ShootMaintenance::default()
-    })
+    }
 }
 
 fn worker(pool: &Pool, catalogue: &Catalogue) -> Worker {
@@ -196,12 +190,8 @@ fn worker(pool: &Pool, catalogue: &Catalogue) -> Worker {
             .map(|disk| volume(Some(disk.name.as_str()), disk.size, &disk.storage))
             .collect(),
         zones: template.placement.zones.iter().map(|zone| zone.as_str().to_owned()).collect(),
-        labels: spec.node_labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
-        annotations: spec
-            .node_annotations
-            .iter()
-            .map(|(key, value)| (key.to_string(), value.clone()))
-            .collect(),
+        labels: texts(&spec.node_labels),
+        annotations: texts(&spec.node_annotations),
         taints: spec
             .node_taints
             .iter()

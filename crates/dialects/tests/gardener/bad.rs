@@ -1,5 +1,7 @@
 //! Bad input: each thing that is wrong is said once, at its line.
 
+use proptest::prelude::*;
+
 use super::full::{FULL, PROFILE, secret};
 use super::support::read;
 
@@ -192,6 +194,11 @@ fn a_cloud_profile_that_is_wrong() {
     let again = "  - name: standard-1\n    cpu: 9\n    memory: 1Gi\n  volumeTypes:\n";
     wrong_profile("  volumeTypes:\n", again, "name: standard-1\n    cpu: 9", "duplicate-name");
     wrong_profile("  type: kubevirt\n", "", "kubernetes:", "missing-field");
+    // What is wrong inside the configuration does not make its images missing as well.
+    let profile = PROFILE.replace("    machineTypes:", "    machineKinds:");
+    let outcome = read(&[&profile]);
+    let expected = [format!("{} unknown-field", line(&profile, "machineKinds"))];
+    assert_eq!((outcome.errors(), outcome.warnings()), (expected.to_vec(), vec![]), "{}", outcome.text());
     wrong_profile("cpu: \"2\"", "cpu: \"0.5\"", "cpu: \"1\"", "cpu-request-above-limit");
 }
 
@@ -211,4 +218,37 @@ fn secrets_that_hold_no_kubeconfig_are_not_repeated() {
     let empty = secret("x").replace("data:\n  kubeconfig: x\n", "data: {}\n");
     let outcome = read(&[FULL, PROFILE, &empty]);
     assert_eq!(outcome.errors(), [format!("{} missing-field", line(FULL, "secretBindingName"))]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Lines lost, doubled or emptied: whatever comes of it, reading ends and every complaint has a place.
+    #[test]
+    fn a_damaged_text_never_breaks_the_reader(damage in proptest::collection::vec((any::<prop::sample::Index>(), 0..4), 1..6)) {
+        let mut lines: Vec<String> = format!("{FULL}---\n{PROFILE}").lines().map(str::to_owned).collect();
+        for (index, kind) in damage {
+            let at = index.index(lines.len());
+            match kind {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[at].clone()),
+                2 => lines[at] = lines[at].split_inclusive(':').next().unwrap_or_default().to_owned(),
+                _ => lines[at].push_str("x: ["),
+            }
+        }
+        let text = lines.join("\n");
+        let outcome = read(&[&text]);
+        for said in &outcome.diagnostics {
+            prop_assert!(said.location.is_some(), "{said:?}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_configuration_is_none() {
+    let shoot = FULL.replace(
+        "    workersSettings:",
+        "    infrastructureConfig:\n    controlPlaneConfig: ~\n    workersSettings:",
+    );
+    assert_eq!(read(&[&shoot, PROFILE]).errors(), [] as [&str; 0]);
 }

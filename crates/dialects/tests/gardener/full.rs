@@ -3,6 +3,7 @@
 use trellis_model::cluster::Platform;
 use trellis_model::image::{ImageSource, OperatingSystem};
 use trellis_model::machine::{Architecture, CpuFeaturePolicy, Firmware, Shape};
+use trellis_model::placement::Locality;
 use trellis_model::pool::Autoscaling;
 use trellis_model::quantity::{Bytes, Count, MilliCpu};
 use trellis_model::volume::DiskBus;
@@ -43,7 +44,7 @@ fn everything_is_found_in_the_documents_beside_it() {
     assert_eq!(cluster.spec.network.pods[0].node_prefix, Some(24));
     assert_eq!(cluster.spec.maintenance.window.as_ref().unwrap().begin, "220000+0100");
     assert!(cluster.spec.maintenance.update_kubernetes && !cluster.spec.maintenance.update_images);
-    let small = &outcome.estate.pools[0].spec;
+    let small = outcome.pool("small");
     assert_eq!((small.replicas, small.autoscaling), (2, Some(Autoscaling { min: 2, max: 5 })));
     assert_eq!(
         (small.update.max_surge, small.update.max_unavailable),
@@ -74,14 +75,14 @@ fn everything_is_found_in_the_documents_beside_it() {
         (DiskBus::Scsi, "SCRATCH-1")
     );
     assert!(template.devices.network_multi_queue);
-    let zones: Vec<&str> = template.placement.zones.iter().map(|zone| zone.as_str()).collect();
+    let zones: Vec<&str> = template.placement.zones.iter().map(Locality::as_str).collect();
     assert_eq!(zones, ["europe-west1-d", "europe-west1-c"]);
 }
 
 #[test]
 fn what_a_pool_leaves_out_comes_from_its_machine_type() {
     let outcome = read(&[FULL, PROFILE]);
-    let arm = &outcome.estate.pools[1].spec;
+    let arm = outcome.pool("arm");
     assert_eq!((arm.replicas, arm.autoscaling), (0, Some(Autoscaling { min: 0, max: 3 })));
     let template = &arm.template;
     assert_eq!((template.architecture, template.firmware), (Architecture::Arm64, Firmware::Uefi));
@@ -148,7 +149,7 @@ fn default_stands_for_hosts_without_region_and_zone() {
         FULL.replace("europe-west1-d, europe-west1-c", "default").replace("[europe-west1-c]", "[default]");
     let outcome = read(&[&shoot.replace("region: europe-west1", "region: default"), PROFILE]);
     assert_eq!((outcome.errors(), outcome.warnings()), (vec![], vec![]), "{}", outcome.text());
-    let placement = &outcome.estate.pools[0].spec.template.placement;
+    let placement = &outcome.pool("small").template.placement;
     assert_eq!(placement.region.as_ref().unwrap().label(), None);
     assert_eq!(placement.zones[0].label(), None);
 }
@@ -156,13 +157,28 @@ fn default_stands_for_hosts_without_region_and_zone() {
 #[test]
 fn a_kubeconfig_is_taken_raw_as_well_and_without_namespace_means_default() {
     let raw = KUBECONFIG.replace("    namespace: my-shoot\n", "");
-    let indented: String = raw.lines().map(|line| format!("    {line}\n")).collect();
+    let indented = format!("    {}\n", raw.trim_end().replace('\n', "\n    "));
     let secret =
         secret("x").replace("data:\n  kubeconfig: x\n", &format!("stringData:\n  kubeconfig: |\n{indented}"));
     let outcome = read(&[FULL, PROFILE, &secret]);
     assert_eq!(outcome.errors(), [] as [&str; 0], "{}", outcome.text());
     let Platform::Kubevirt(platform) = &outcome.estate.clusters[0].spec.platform else { panic!("kubevirt") };
     assert_eq!(platform.namespace.as_ref().unwrap().as_str(), "default");
+}
+
+#[test]
+fn the_newer_kind_of_binding_is_followed_as_well() {
+    let newer = FULL
+        .replace("secretBindingName: infra", "credentialsBindingName: infra")
+        .replace(
+            "core.gardener.cloud/v1beta1\nkind: SecretBinding",
+            "security.gardener.cloud/v1alpha1\nkind: CredentialsBinding",
+        )
+        .replace("secretRef:\n", "credentialsRef:\n  apiVersion: v1\n  kind: Secret\n");
+    let secret = secret(&base64(KUBECONFIG));
+    assert_eq!(read(&[&newer, PROFILE, &secret]).estate, read(&[FULL, PROFILE, &secret]).estate);
+    let other = newer.replace("kind: Secret\n", "kind: WorkloadIdentity\n");
+    assert!(read(&[&other, PROFILE]).text().contains("unsupported"));
 }
 
 #[test]
@@ -173,4 +189,22 @@ fn a_shared_network_of_the_same_name_in_another_namespace_is_another_network() {
     assert_eq!(outcome.errors(), [] as [&str; 0], "{}", outcome.text());
     let networks = &outcome.estate.clusters[0].spec.network.machine_networks;
     assert_eq!(networks.iter().map(|network| network.name.as_str()).collect::<Vec<_>>(), ["vlan", "b-vlan"]);
+}
+
+#[test]
+fn what_is_only_nearly_right_is_read_and_said() {
+    for (from, to, said) in [
+        ("  name: full\n", "  generateName: full-\n", "generated-name"),
+        ("    kind: CloudProfile\n", "    kind: NamespacedCloudProfile\n", "unsupported-kind"),
+        ("AutoRollingUpdate", "AutoInPlaceUpdate", "no-effect"),
+        ("zones: [europe-west1-c]", "zones: [europe-west1-x]", "unknown-zone"),
+        ("version: \"24.04\"", "version: \"22.04\"", "unknown-image-version"),
+    ] {
+        let outcome = read(&[&FULL.replacen(from, to, 1), PROFILE]);
+        assert_eq!(outcome.errors(), [] as [&str; 0], "{}", outcome.text());
+        assert!(outcome.text().contains(said), "{said}: {}", outcome.text());
+        assert_eq!(outcome.estate.pools.len(), 2);
+    }
+    let tls = secret(&base64(KUBECONFIG)).replace("\ndata:", "\ntype: kubernetes.io/tls\ndata:");
+    assert!(read(&[FULL, PROFILE, &tls]).text().contains("secret-type"));
 }

@@ -112,7 +112,7 @@ fn the_worker_config_contradicts_itself() {
 #[test]
 fn the_configurations_read_inside_the_shoot() {
     let indent = |text: &str, by: usize| {
-        text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect::<String>()
+        text.lines().flat_map(|line| [" ".repeat(by), line.to_owned(), "\n".to_owned()]).collect::<String>()
     };
     let shoot = SHOOT
         .replace("    type: kubevirt\n", &format!("    type: kubevirt\n    infrastructureConfig:\n{}    controlPlaneConfig:\n{}", indent(INFRASTRUCTURE, 6), indent(CONTROL_PLANE, 6)))

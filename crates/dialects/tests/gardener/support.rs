@@ -1,13 +1,9 @@
 //! From texts to an estate and what was said about them.
 
-use trellis_dialects::check::check;
-use trellis_dialects::diagnostic::{Diagnostics, Severity};
-use trellis_dialects::gardener::{self, KINDS};
-use trellis_dialects::parse::parse;
-use trellis_dialects::path::FieldPath;
-use trellis_dialects::reading::{DocumentId, Reading};
+use trellis_dialects::diagnostic::{Diagnostic, Diagnostics, Severity};
 use trellis_dialects::source::SourceMap;
 use trellis_model::Estate;
+use trellis_model::pool::PoolSpec;
 
 /// What came of some texts.
 pub(crate) struct Outcome {
@@ -16,40 +12,23 @@ pub(crate) struct Outcome {
     sources: SourceMap,
 }
 
-/// Reads texts the way the core does: parse, check, decode, read, validate.
+/// Reads texts together.
 pub(crate) fn read(texts: &[&str]) -> Outcome {
     let mut sources = SourceMap::new();
-    let mut diagnostics = Diagnostics::new();
-    let mut documents = Vec::new();
     for (index, text) in texts.iter().enumerate() {
-        let file = sources.add(format!("{index}.yaml"), *text);
-        documents.extend(parse(file, text, &mut diagnostics));
+        sources.add(format!("{index}.yaml"), *text);
     }
-    let mut reading = Reading::new(documents, diagnostics);
-    let mut objects = Vec::new();
-    for index in 0..reading.documents.len() {
-        let document = reading.documents[index].clone();
-        let field = |name: &str| document.root.get(name).and_then(|node| node.as_text()).unwrap_or_default();
-        let kind =
-            KINDS.iter().find(|kind| kind.api_version == field("apiVersion") && kind.kind == field("kind"));
-        let kind = kind.unwrap_or_else(|| panic!("{} {} is not known", field("apiVersion"), field("kind")));
-        let before = reading.diagnostics.count(Severity::Error);
-        let root = FieldPath::root();
-        let value = check((kind.schema)(), &document.root, document.file, &root, &mut reading.diagnostics);
-        if reading.diagnostics.count(Severity::Error) > before {
-            continue;
-        }
-        let id = DocumentId(index);
-        objects.extend((kind.decode)(&mut reading.within(id), value).map(|object| (id, object)));
-    }
-    gardener::read(objects, &mut reading);
-    let problems = trellis_model::validate::validate(&reading.estate);
-    reading.report(problems);
-    reading.diagnostics.sort();
-    Outcome { estate: reading.estate, diagnostics: reading.diagnostics, sources }
+    let read = trellis_dialects::read::read(&sources);
+    Outcome { estate: read.estate, diagnostics: read.diagnostics, sources }
 }
 
 impl Outcome {
+    /// The pool of that name.
+    pub(crate) fn pool(&self, name: &str) -> &PoolSpec {
+        let found = self.estate.pools.iter().find(|pool| pool.name.as_str() == name);
+        &found.unwrap_or_else(|| panic!("{name}: {}", self.text())).spec
+    }
+
     /// Everything that was said, as `line code` for one severity.
     pub(crate) fn said(&self, severity: Severity) -> Vec<String> {
         let of = self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity);
@@ -76,10 +55,10 @@ impl Outcome {
 
     /// Everything that was said, in full.
     pub(crate) fn text(&self) -> String {
-        let all = self.diagnostics.iter();
-        all.map(|d| {
-            format!("{:?} {}: {} ({})\n", d.severity, d.code, d.message, d.help.as_deref().unwrap_or(""))
-        })
-        .collect()
+        let line = |said: &Diagnostic| {
+            let help = said.help.as_deref().unwrap_or_default();
+            format!("{:?} {}: {} ({help})", said.severity, said.code, said.message)
+        };
+        self.diagnostics.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }

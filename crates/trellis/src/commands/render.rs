@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use trellis_dialects::record::record;
 use trellis_dialects::yaml_out::to_yaml_documents;
 use trellis_model::Estate;
+use trellis_model::image::ImageSource;
 use trellis_model::names::{ClusterName, PoolName};
 
 use super::{is_usable, load};
@@ -28,6 +29,10 @@ pub(crate) struct Render {
     /// Only machines of this pool; may be given several times.
     #[arg(long, value_name = "NAME")]
     pool: Vec<PoolName>,
+    /// The image of pools that do not say where theirs is, such as those of an install-config:
+    /// `https://…` or `docker://…`.
+    #[arg(long, value_name = "URL", value_parser = parse_image)]
+    image: Option<ImageSource>,
     /// Leave out the record.
     #[arg(long)]
     no_record: bool,
@@ -38,8 +43,11 @@ pub(crate) struct Render {
 
 impl Render {
     pub(crate) fn run(self, output: Output) -> Result<Exit, Failure> {
-        let Self { files, cluster, pool, no_record, strict } = self;
+        let Self { files, cluster, pool, image, no_record, strict } = self;
         let (sources, mut read) = load(&files)?;
+        if let Some(image) = &image {
+            read.estate.fill_in_image(image);
+        }
         let estate = selected(&read.estate, &cluster, &pool)?;
         let mut objects = Vec::new();
         if !read.diagnostics.has_errors() {
@@ -60,6 +68,11 @@ impl Render {
         }
         Ok(Exit::Success)
     }
+}
+
+fn parse_image(address: &str) -> Result<ImageSource, String> {
+    ImageSource::at(address)
+        .ok_or_else(|| "an image begins with http://, https://, docker:// or oci-archive://".to_owned())
 }
 
 /// Objects as one list, as kubectl takes and gives it.

@@ -15,6 +15,7 @@ use trellis_model::names::PoolName;
 use trellis_model::{Cluster, Pool};
 
 use super::super::disks::DEFAULT_CLASS;
+use crate::shared::to_json;
 
 /// What the pools of one cluster need from a CloudProfile.
 #[derive(Debug, Default)]
@@ -152,14 +153,14 @@ impl Catalogue {
             spec: CloudProfileSpec { type_: Some("kubevirt".to_owned()), ..self.spec.clone() },
             ..CloudProfile::default()
         };
-        let mut document = super::value(&profile);
+        let mut document = to_json(&profile);
         if self.config != CloudProfileConfig::default() {
             let config = CloudProfileConfig {
                 api_version: KUBEVIRT.to_owned(),
                 kind: "CloudProfileConfig".to_owned(),
                 ..self.config.clone()
             };
-            super::insert(&mut document, "/spec", "providerConfig", Some(super::value(&config)));
+            super::insert(&mut document, "/spec", "providerConfig", Some(to_json(&config)));
         }
         Some(document)
     }

@@ -17,7 +17,8 @@ use trellis_model::{Cluster, Pool};
 
 use super::super::network::shared_name;
 use super::super::shape::FEATURE_POLICIES;
-use super::{catalogue, value};
+use super::catalogue;
+use crate::shared::to_json;
 
 /// The networks, as an InfrastructureConfig.
 pub(super) fn infrastructure(network: &Networking) -> Option<Value> {
@@ -33,7 +34,7 @@ pub(super) fn infrastructure(network: &Networking) -> Option<Value> {
         }
     }
     (networks != Networks::default()).then(|| {
-        value(&InfrastructureConfig {
+        to_json(&InfrastructureConfig {
             api_version: KUBEVIRT.to_owned(),
             kind: "InfrastructureConfig".to_owned(),
             networks: Some(networks),
@@ -54,7 +55,7 @@ fn shared_network(network: &MachineNetwork) -> Option<SharedNetwork> {
 /// The settings of the cloud controller manager, as a ControlPlaneConfig.
 pub(super) fn control_plane(controller: &CloudController) -> Option<Value> {
     (!controller.feature_gates.is_empty()).then(|| {
-        value(&ControlPlaneConfig {
+        to_json(&ControlPlaneConfig {
             api_version: KUBEVIRT.to_owned(),
             kind: "ControlPlaneConfig".to_owned(),
             cloud_controller_manager: Some(CloudControllerManager {
@@ -82,7 +83,7 @@ pub(super) fn worker(cluster: &Cluster, pool: &Pool) -> Option<Value> {
         ..WorkerConfig::default()
     };
     said(config).map(|config| {
-        value(&WorkerConfig { api_version: KUBEVIRT.to_owned(), kind: "WorkerConfig".to_owned(), ..config })
+        to_json(&WorkerConfig { api_version: KUBEVIRT.to_owned(), kind: "WorkerConfig".to_owned(), ..config })
     })
 }
 
