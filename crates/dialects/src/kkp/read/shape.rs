@@ -9,6 +9,7 @@ use trellis_model::names::FlavorName;
 use trellis_model::quantity::{Bytes, MilliCpu};
 
 use super::generations::Settings;
+use crate::path::FieldPath;
 use crate::shared::{At, Reader, choose};
 
 const INSTANCETYPES: &[(&str, InfraScope)] = &[
@@ -111,10 +112,19 @@ fn compute(reader: &mut Reader<'_, '_>, settings: &Settings) -> Compute {
     } else {
         // What cannot be read was complained about; with a stand-in the rest can still be checked.
         let read = reader.parse("template.shape.custom.cpu", settings.cpus.as_ref());
-        cpu.request = read.or(settings.cpus.as_ref().map(|_| MilliCpu::whole(1)));
+        cpu.request = read.or_else(|| is_unreadable(reader, settings, "cpus").then_some(MilliCpu::whole(1)));
         cpu.limit = cpu.request;
     }
     let read = reader.parse("template.shape.custom.memory", settings.memory.as_ref());
-    let bytes = read.or(settings.memory.as_ref().map(|_| Bytes::gibi(1)));
+    let bytes = read.or_else(|| is_unreadable(reader, settings, "memory").then_some(Bytes::gibi(1)));
     Compute { cpu, memory: Memory { request: bytes, limit: bytes, ..Memory::default() } }
+}
+
+/// Whether an amount that was not read is there all the same: it is no amount, or a reference.
+fn is_unreadable(reader: &Reader<'_, '_>, settings: &Settings, key: &str) -> bool {
+    let text = if key == "cpus" { &settings.cpus } else { &settings.memory };
+    let places = [settings.at.child(key), settings.at.child("template").child(key)];
+    let refers =
+        |at: &FieldPath| ["secretKeyRef", "configMapKeyRef"].iter().any(|way| reader.cx.has(&at.child(way)));
+    text.is_some() || places.iter().any(refers)
 }
