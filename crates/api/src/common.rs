@@ -16,17 +16,17 @@ use serde::{Deserialize, Serialize};
 pub struct Metadata {
     /// The object's name.
     ///
-    /// Honoured: the name of the cluster, pool or machine.
+    /// Honoured: the name of the cluster, pool or machine; on a template it has no effect, and a warning says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A prefix the server makes a name from.
     ///
-    /// Mapped: names are derived, so the prefix itself becomes the name.
+    /// Mapped: names are derived, so the prefix itself becomes the name; on a template it has no effect, and a warning says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generate_name: Option<String>,
     /// The namespace the object lives in.
     ///
-    /// Honoured: the namespace of the object on the control site.
+    /// Honoured: the namespace of the object on the control site; on a template it has no effect, and a warning says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Labels of the object.
@@ -90,6 +90,10 @@ pub struct ServerWritten;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ignored;
 
+/// Like [`Ignored`], for a field that may hold a secret: nothing of its text is ever shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IgnoredSecret;
+
 /// A field of which only the presence counts, because Trellis refuses it: accepted in any form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Present;
@@ -120,7 +124,7 @@ macro_rules! forgotten {
     )*};
 }
 
-forgotten!(ServerWritten, Ignored, Present, Embedded<T>);
+forgotten!(ServerWritten, Ignored, IgnoredSecret, Present, Embedded<T>);
 
 impl JsonSchema for ServerWritten {
     fn schema_name() -> std::borrow::Cow<'static, str> {
@@ -143,6 +147,18 @@ impl JsonSchema for Ignored {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "x-trellis-ignored": "it has nothing to do with tenant machines" })
+    }
+}
+
+impl JsonSchema for IgnoredSecret {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "IgnoredSecret".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "x-trellis-ignored": "Trellis keeps no secrets it does not need", "x-trellis-sensitive": true })
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! - What Trellis renders: [`kubevirt`], [`instancetype`], [`cdi`] and [`multus`], beside the built-in
 //!   kinds of `k8s-openapi`;
-//! - what it reads: one module for each manifest language, with their [`common`] pieces, and Trellis's
-//!   [own kinds](trellis).
+//! - what it reads: one module for each manifest language, with their [`common`] pieces (and
+//!   [`machine_api`], which two of them share), and Trellis's [own kinds](trellis).
 
 pub mod cdi;
 pub mod common;
@@ -11,6 +11,7 @@ pub mod gardener;
 pub mod instancetype;
 pub mod kkp;
 pub mod kubevirt;
+pub mod machine_api;
 pub mod multus;
 pub mod openshift;
 pub mod trellis;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use trellis_model::pool::DeletePolicy;
 
 use crate::common::{Embedded, Ignored, Metadata, ServerWritten};
-pub use crate::kkp::{LabelSelector, Taint};
+use crate::machine_api::{LabelSelector, Taint};
 
 /// The API group and version of MachineSet and Machine.
 pub const API_VERSION: &str = "machine.openshift.io/v1beta1";

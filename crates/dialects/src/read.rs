@@ -113,10 +113,11 @@ pub fn read(sources: &SourceMap) -> Read {
         sorted.decode(DocumentId(number), &mut reading);
     }
     let dialects = sorted.dialects.clone();
+    // Whole clusters first: machine sets of the other two make up the cluster they belong to if none is there.
+    trellis::read(sorted.trellis, &mut reading);
+    gardener::read(sorted.gardener, &mut reading);
     openshift::read(sorted.openshift, &mut reading);
     kkp::read(sorted.kkp, &mut reading);
-    gardener::read(sorted.gardener, &mut reading);
-    trellis::read(sorted.trellis, &mut reading);
     let estate = std::mem::take(&mut reading.estate).sorted();
     reading.report(validate(&estate));
     let mut diagnostics = std::mem::take(&mut reading.diagnostics);

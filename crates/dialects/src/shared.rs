@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trellis_api::common::{IntOrText, Metadata};
-use trellis_api::kkp::{LabelOperator, LabelSelector};
+use trellis_api::machine_api::{LabelOperator, LabelSelector};
 use trellis_model::access::SshKey;
 use trellis_model::cluster::{CloudController, ClusterSpec, Maintenance, Platform};
 use trellis_model::image::Image;
@@ -131,6 +131,21 @@ pub(crate) fn object_name(cx: &mut Cx<'_>, metadata: &Metadata) -> Option<At<Str
         "add `metadata.name`",
     );
     None
+}
+
+/// Warns about names on a template: machines and nodes get derived ones.
+pub(crate) fn warn_of_template_names(cx: &mut Cx<'_>, at: &FieldPath, metadata: &Metadata) {
+    let given = [
+        ("name", &metadata.name),
+        ("generateName", &metadata.generate_name),
+        ("namespace", &metadata.namespace),
+    ];
+    for (field, value) in given {
+        if value.as_ref().is_some_and(|value| !value.is_empty()) {
+            let message = format!("names are derived, so `{field}` of a template is not used");
+            cx.warning("not-used", &at.child(field), message, "remove it");
+        }
+    }
 }
 
 /// The namespace of an object.
@@ -336,7 +351,10 @@ pub(crate) fn check_selector(cx: &mut Cx<'_>, selector: &LabelSelector, labels: 
             LabelOperator::DoesNotExist => value.is_none(),
         };
         if !holds {
-            let message = format!("the label `{}` of the template does not keep this rule", rule.key);
+            let message = format!(
+                "the label `{}` of the template is not what `operator` and `values` ask for",
+                rule.key
+            );
             let at = at.child("matchExpressions").index(index);
             cx.error("selector-mismatch", &at, message, "make the selector match the labels of the template");
         }

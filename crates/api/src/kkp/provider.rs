@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use trellis_model::image::OperatingSystem;
 
 use super::cloud::CloudProviderSpec;
-use crate::common::{Embedded, Ignored, Present, ServerWritten};
+use crate::common::{Embedded, Ignored, IgnoredSecret, Present};
 
 /// What a machine is on its platform.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -112,7 +112,7 @@ pub struct OperatingSystemSpec {
     ///
     /// Ignored: subscriptions are part of the image or of the first-boot data.
     #[serde(skip_serializing)]
-    pub rhel_subscription_manager_password: ServerWritten,
+    pub rhel_subscription_manager_password: IgnoredSecret,
     /// The organisation of a Red Hat subscription.
     ///
     /// Ignored: subscriptions are part of the image or of the first-boot data.
@@ -122,7 +122,7 @@ pub struct OperatingSystemSpec {
     ///
     /// Ignored: subscriptions are part of the image or of the first-boot data.
     #[serde(skip_serializing)]
-    pub rhel_activation_key: ServerWritten,
+    pub rhel_activation_key: IgnoredSecret,
     /// Uses the satellite server for Red Hat packages.
     ///
     /// Ignored: subscriptions are part of the image or of the first-boot data.
@@ -141,12 +141,12 @@ pub struct OperatingSystemSpec {
 pub struct Network {
     /// The address and the prefix length of its network, such as `10.0.0.5/24`.
     ///
-    /// Honoured: the first machine gets it, each further machine the next one.
+    /// Refused: machines of this API are on the pod network, where the infra cluster hands out the addresses; a MachinePool with a machine network can have fixed ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cidr: Option<String>,
     /// The router for everything outside the network.
     ///
-    /// Honoured: as it stands.
+    /// Refused: with `cidr`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
     /// Name servers.
@@ -167,7 +167,7 @@ pub struct Network {
 pub struct NetworkDns {
     /// Their addresses.
     ///
-    /// Honoured: as they stand.
+    /// Refused: with `cidr`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
 }

@@ -6,7 +6,7 @@ use trellis_model::network::Publish;
 use trellis_model::volume::AccessMode;
 
 use super::pools::{BindingMethod, KubevirtPool, MachinePool, OvirtPool};
-use crate::common::{Ignored, Metadata, Present, ServerWritten};
+use crate::common::{Ignored, IgnoredSecret, Metadata, Present};
 
 /// What the installer is told of a whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +39,7 @@ pub struct InstallConfig {
     ///
     /// Ignored: Trellis installs no OpenShift, and does not keep secrets it does not need.
     #[serde(skip_serializing)]
-    pub pull_secret: ServerWritten,
+    pub pull_secret: IgnoredSecret,
     /// The machines of the control plane.
     ///
     /// Honoured: they become a pool of that role; three machines when left out.
@@ -133,7 +133,7 @@ pub struct InstallConfig {
     ///
     /// Ignored: it configures the operating system, which the machine configs of Trellis do.
     #[serde(skip_serializing)]
-    pub proxy: ServerWritten,
+    pub proxy: IgnoredSecret,
 }
 
 /// Where machines run.

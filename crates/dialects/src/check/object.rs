@@ -138,7 +138,9 @@ impl<'run> Checker<'run> {
         let Some(why) = field.text("x-trellis-ignored") else { return false };
         if !field.flag("x-trellis-silent") {
             let message = format!("`{}` is ignored: {why}", entry.key);
-            self.report(Diagnostic::notice("ignored-field", message).label("ignored"), entry.key_span, path);
+            let mut diagnostic = Diagnostic::notice("ignored-field", message).label("ignored");
+            diagnostic.sensitive = field.flag("x-trellis-sensitive");
+            self.report(diagnostic, entry.key_span, path);
         }
         true
     }

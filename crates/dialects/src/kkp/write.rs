@@ -5,10 +5,11 @@ mod cloud;
 use serde_json::Value;
 use trellis_api::common::Metadata;
 use trellis_api::kkp::{
-    API_VERSION, LabelSelector, Machine, MachineDeployment, MachineDeploymentSpec, MachineSet,
-    MachineSetSpec, MachineSpec, MachineTemplate, Network, NetworkDns, OperatingSystemSpec, ProviderConfig,
-    ProviderSpec, RollingUpdate, Strategy, StrategyKind, Taint, Versions,
+    API_VERSION, Machine, MachineDeployment, MachineDeploymentSpec, MachineSet, MachineSetSpec, MachineSpec,
+    MachineTemplate, Network, NetworkDns, OperatingSystemSpec, ProviderConfig, ProviderSpec, RollingUpdate,
+    Strategy, StrategyKind, Versions,
 };
+use trellis_api::machine_api::{LabelSelector, Taint};
 use trellis_model::cluster::Platform;
 use trellis_model::network::{Binding, Nic, NicNetwork, StaticAddresses};
 use trellis_model::pool::{PoolSpec, Role, UpdatePolicy, UpdateStrategy};

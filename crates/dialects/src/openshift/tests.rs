@@ -251,7 +251,7 @@ fn a_machine_set_on_kubevirt_is_a_pool_that_is_left_alone() {
         matches!(&template.nics[0].network, NicNetwork::Shared(shared) if shared.name.as_str() == "mynet")
     );
     assert_eq!(template.nics[0].binding, Binding::Sriov);
-    assert!(outcome.said().contains(&"warning cluster-not-here 1".to_owned()), "{:?}", outcome.said());
+    assert!(outcome.said().contains(&"notice implied-cluster 20".to_owned()), "{:?}", outcome.said());
 }
 
 #[test]

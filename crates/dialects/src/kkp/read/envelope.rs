@@ -5,7 +5,6 @@ use trellis_model::image::OperatingSystem;
 use trellis_model::machine::UserData;
 use trellis_model::network::{Binding, InterfaceAddress, Nic, NicNetwork, PodNetwork, StaticAddresses};
 
-use crate::diagnostic::Severity;
 use crate::path::FieldPath;
 use crate::reading::Cx;
 use crate::shared::{Reader, address, addresses};
@@ -53,14 +52,6 @@ pub(super) fn user_data(reader: &mut Reader<'_, '_>, at: &FieldPath, config: &Pr
     if config.ca_public_key.as_deref().is_some_and(|key| !key.trim().is_empty()) {
         let message = "Trellis installs no certificate authority for SSH, so this is not used";
         reader.cx.warning("not-used", &at.child("caPublicKey"), message, "list the keys in `sshPublicKeys`");
-    }
-    let os_at = at.child("operatingSystemSpec");
-    for key in ["rhelSubscriptionManagerPassword", "rhelActivationKey"] {
-        if reader.cx.has(&os_at.child(key)) {
-            let message =
-                format!("`{key}` is ignored: subscriptions are part of the image or of the first-boot data");
-            reader.cx.hidden(Severity::Notice, "ignored-field", &os_at.child(key), message, "");
-        }
     }
     let upgrade = config
         .operating_system_spec

@@ -18,7 +18,7 @@ use crate::path::FieldPath;
 use crate::reading::Cx;
 use crate::shared::{
     DNS_POLICIES, Reader, annotations, autoscaling, check_selector, choose, count, dns, labels, object_name,
-    object_namespace, ssh_keys, taint, template as bare_template,
+    object_namespace, ssh_keys, taint, template as bare_template, warn_of_template_names,
 };
 
 /// The machines of a document.
@@ -148,6 +148,10 @@ fn pool(cx: &mut Cx<'_>, source: &Source<'_>) -> Option<Pool> {
     let template = template(&mut reader, &at, config, &settings)?;
     let mut pool = PoolSpec::new(cluster, 1, template);
     let (machine_at, machine) = &source.machine;
+    if *machine_at != FieldPath::root().child("metadata") {
+        warn_of_template_names(reader.cx, machine_at, machine);
+    }
+    warn_of_template_names(reader.cx, &node_at, &spec.metadata);
     pool.machine_labels = labels(reader.cx, &machine_at.child("labels"), &machine.labels);
     pool.machine_annotations = annotations(reader.cx, &machine_at.child("annotations"), &machine.annotations);
     subnet(&mut reader, &settings, &mut pool.machine_annotations);

@@ -7,7 +7,6 @@ use trellis_model::Subject;
 use trellis_model::access::SshKey;
 
 use super::{networking, platform, pools};
-use crate::diagnostic::Severity;
 use crate::path::FieldPath;
 use crate::reading::Cx;
 use crate::shared::{Reader, cluster, object_name, object_namespace, ssh_key};
@@ -15,15 +14,6 @@ use crate::shared::{Reader, cluster, object_name, object_namespace, ssh_key};
 /// Reads an install-config.
 pub(super) fn read(cx: &mut Cx<'_>, config: &InstallConfig) {
     let root = FieldPath::root();
-    for (key, why) in [
-        ("pullSecret", "Trellis installs no OpenShift, and does not keep secrets it does not need"),
-        ("proxy", "it configures the operating system, which the machine configs of Trellis do"),
-    ] {
-        if cx.has(&root.child(key)) {
-            let message = format!("`{key}` is ignored: {why}");
-            cx.hidden(Severity::Notice, "ignored-field", &root.child(key), message, "");
-        }
-    }
     let name = object_name(cx, &config.metadata).and_then(|name| cx.parse(&name.at, &name.value));
     let namespace = object_namespace(cx, &config.metadata);
     if !is_known(cx, config) {

@@ -2,18 +2,21 @@
 
 use trellis_api::common::Metadata;
 use trellis_api::openshift::{Machine, MachineSet, MachineSpec};
+use trellis_model::cluster::{KubevirtPlatform, Platform};
 use trellis_model::names::{ClusterName, PoolName};
 use trellis_model::pool::{PoolSpec, Role, UpdateStrategy};
 use trellis_model::{Pool, Subject};
 
 use super::super::{
-    AUTOSCALER_MAX, AUTOSCALER_MIN, CLUSTER_LABEL, MASTER, ROLE_LABEL, SET_LABEL, TYPE_LABEL, WORKER,
+    AUTOSCALER_MAX, AUTOSCALER_MIN, CLUSTER_LABEL, KUBEVIRT_SPEC, MASTER, ROLE_LABEL, SET_LABEL, TYPE_LABEL,
+    WORKER,
 };
 use super::provider;
 use crate::path::FieldPath;
 use crate::reading::{Cx, DocumentId, Reading};
 use crate::shared::{
-    Reader, annotations, autoscaling, check_selector, labels, object_name, object_namespace, taint,
+    self, Reader, annotations, autoscaling, check_selector, labels, object_name, object_namespace, taint,
+    warn_of_template_names,
 };
 use crate::tree::Node;
 
@@ -80,6 +83,7 @@ fn pool(cx: &mut Cx<'_>, source: &Source<'_>) -> Option<Pool> {
     let cluster = cluster_name(cx, source)?;
     let name: PoolName = name.and_then(|name| cx.parse(&name.at, &name.value))?;
     let role = role(source);
+    imply_cluster(cx, source, &cluster);
     let mut reader = Reader { subject: Subject::Pool(cluster.clone(), name.clone()), cx };
     reader.origin("", &FieldPath::root());
     let value_at = spec_at.join("providerSpec.value");
@@ -89,6 +93,10 @@ fn pool(cx: &mut Cx<'_>, source: &Source<'_>) -> Option<Pool> {
     pool.update.strategy = UpdateStrategy::OnDelete;
     let (machine_at, machine) = &source.machine;
     let node_at = spec_at.child("metadata");
+    if *machine_at != FieldPath::root().child("metadata") {
+        warn_of_template_names(reader.cx, machine_at, machine);
+    }
+    warn_of_template_names(reader.cx, &node_at, &spec.metadata);
     pool.machine_labels = labels(reader.cx, &machine_at.child("labels"), &machine.labels);
     let word = if role == Role::ControlPlane { MASTER } else { WORKER };
     // Labels that only repeat what is known otherwise; they are written anew.
@@ -138,6 +146,23 @@ fn cluster_name(cx: &mut Cx<'_>, source: &Source<'_>) -> Option<ClusterName> {
     let message = format!("nothing says which cluster this belongs to: the label {CLUSTER_LABEL} is missing");
     cx.error("missing-field", &at, message, "add the label with the name of the cluster");
     None
+}
+
+/// Makes up the cluster of machines on KubeVirt if nothing describes it: a machine set says its name only.
+fn imply_cluster(cx: &mut Cx<'_>, source: &Source<'_>, name: &ClusterName) {
+    let on_kubevirt = source.provider_kind.as_deref() == Some(KUBEVIRT_SPEC.1);
+    if !on_kubevirt || cx.estate().cluster(name).is_some() {
+        return;
+    }
+    let at = label(source, CLUSTER_LABEL).map_or_else(FieldPath::root, |(at, _)| at);
+    let message = format!(
+        "cluster {name} is not described here; its machines are taken to be in a namespace of that name"
+    );
+    cx.notice("implied-cluster", &at, message, "read its install-config or TenantCluster together with this");
+    let subject = Subject::Cluster(name.clone());
+    cx.origin(&subject, "", &at);
+    let platform = Platform::Kubevirt(KubevirtPlatform::default());
+    cx.estate().clusters.push(shared::cluster(name.clone(), platform));
 }
 
 fn role(source: &Source<'_>) -> Role {

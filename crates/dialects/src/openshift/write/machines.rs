@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 use trellis_api::common::{Metadata, ServerWritten, Text};
+use trellis_api::machine_api::{LabelSelector, Taint};
 use trellis_api::openshift::pools::AutoPinning;
 use trellis_api::openshift::provider::{
     KubevirtProviderSpec, NetworkInterface, OsDisk, OvirtProviderSpec, SecretRef,
 };
 use trellis_api::openshift::{
-    API_VERSION, LabelSelector, Machine, MachineSet, MachineSetSpec, MachineSpec, MachineTemplate, Taint,
+    API_VERSION, Machine, MachineSet, MachineSetSpec, MachineSpec, MachineTemplate,
 };
 use trellis_model::cluster::Platform;
 use trellis_model::image::ImageSource;
