@@ -85,7 +85,12 @@ impl Reading {
         let document = self.documents.get(origin.document.0)?;
         // Where the dialect is shaped like the model, the rest of the path leads even closer.
         let rest = model_path.get(origin.model_path.len()..).unwrap_or_default();
-        let path = follow(document, &origin.source, rest);
+        let mut path = follow(document, &origin.source, rest);
+        // A whole document is not a place to point at; its name is.
+        let name = FieldPath::root().child("metadata").child("name");
+        if path == FieldPath::root() && document.get(&name).is_some() {
+            path = name;
+        }
         let (span, _) = document.locate(&path);
         Some((Location::new(document.file, span), path))
     }

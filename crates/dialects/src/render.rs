@@ -124,7 +124,9 @@ fn one_to_json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
         object.insert("column".to_owned(), column.into());
         object.insert("endLine".to_owned(), end_line.into());
         object.insert("endColumn".to_owned(), end_column.into());
-        let text: String = location.span.slice(&source.text).chars().take(MAX_TEXT_CHARS).collect();
+        // A problem of a whole mapping is shown by its first line: what else is in it may be secret.
+        let line = location.span.slice(&source.text).lines().next().unwrap_or_default();
+        let text: String = line.chars().take(MAX_TEXT_CHARS).collect();
         if !diagnostic.sensitive && !text.is_empty() {
             object.insert("text".to_owned(), text.into());
         }

@@ -1,5 +1,12 @@
 //! A short, repeatable fuzzing run of every reader: mutations of real manifests, always the same ones.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking"
+)]
+
 use trellis_dialects::fields::{Field, fields};
 use trellis_dialects::fuzz::exercise;
 use trellis_dialects::read::{Dialect, kinds};
@@ -80,7 +87,7 @@ fn mutate(text: &str, others: &[String], words: &[String], numbers: &mut Numbers
             0 => drop(lines.remove(at)),
             1 => lines.insert(at, lines[at].clone()),
             2 => lines[at].insert_str(0, "  "),
-            3 => lines[at] = lines[at].trim_start().to_owned(),
+            3 => lines[at] = lines[at].trim_start().chars().collect(),
             4 => lines[at] += word,
             5 => lines.insert(at, format!("  {word}x")),
             6 => {

@@ -1,5 +1,12 @@
 //! Each rule of the model finds what it is for, and a valid estate has no problem at all.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use common::mk_estate;

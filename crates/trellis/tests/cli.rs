@@ -1,5 +1,12 @@
 //! The binary as people and scripts meet it: exit codes, what goes where, and bad input of every kind.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking"
+)]
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
