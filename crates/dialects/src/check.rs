@@ -35,7 +35,8 @@ const MAX_CHECK_DEPTH: usize = 200;
 
 /// Holds a node against a schema and builds the value that serde can deserialize.
 ///
-/// All problems go to `out`. If any of them is an error, the value is incomplete and of no use.
+/// All problems go to `out`. If any of them is an error, the value is incomplete: what could not be read is left
+/// out of it, and it serves to find what else is wrong, no more.
 pub fn check(schema: &Value, node: &Node, file: FileId, base: &FieldPath, out: &mut Diagnostics) -> Value {
     let mut checker = Checker { root: schema, file, out, depth: 0, sensitive: false };
     let view = View::resolve(schema, schema);

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use trellis_model::change::{Difference, differences, is_hidden};
+use trellis_model::change::{Difference, differences, shown};
 use trellis_model::{Estate, Subject};
 
 use crate::read::{Dialect, read};
@@ -84,14 +84,12 @@ fn compare<T: Serialize>(subject: &Subject, before: &T, after: Option<&T>, lost:
     differences("", &json(before), &json(after), &mut found);
     for Difference { path, old, new } in found {
         let path = path.strip_prefix("spec.").unwrap_or(&path).to_owned();
-        let hidden = is_hidden(&path);
         let show = |value: &Value| match value {
             Value::Null => "nothing".to_owned(),
-            _ if hidden => "(hidden)".to_owned(),
-            Value::String(text) => text.clone(),
-            other => trellis_model::canonical::text(other),
+            value => shown(&path, value),
         };
         let value = old.as_ref().map_or_else(|| "nothing".to_owned(), show);
-        lost.push(Loss { subject: subject.clone(), path, value, becomes: new.as_ref().map(show) });
+        let becomes = new.as_ref().map(show);
+        lost.push(Loss { subject: subject.clone(), path, value, becomes });
     }
 }

@@ -147,6 +147,11 @@ impl Diagnostics {
         self.list.push(diagnostic);
     }
 
+    /// Forgets all but the first so many.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.list.truncate(length);
+    }
+
     /// Whether any of them makes the input unusable.
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|diagnostic| diagnostic.severity == Severity::Error)

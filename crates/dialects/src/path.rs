@@ -167,6 +167,11 @@ impl FieldPath {
         }
         joined
     }
+
+    /// Whether this path leads through that one, or to it.
+    pub fn starts_with(&self, other: &Self) -> bool {
+        self.segments.starts_with(&other.segments)
+    }
 }
 
 impl Document {

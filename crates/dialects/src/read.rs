@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use trellis_model::{Estate, validate::validate};
 
-use crate::check::check;
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::kinds::Kind;
 use crate::parse::parse;
 use crate::path::FieldPath;
@@ -90,7 +89,7 @@ impl Read {
     /// Adds problems that were found in the estate later, at the places its values came from.
     pub fn report(&mut self, problems: Vec<trellis_model::Problem>) {
         self.reading.report(problems);
-        self.diagnostics.extend(std::mem::take(&mut self.reading.diagnostics));
+        self.diagnostics.extend(self.reading.finish());
         self.diagnostics.sort();
     }
 }
@@ -120,8 +119,7 @@ pub fn read(sources: &SourceMap) -> Read {
     kkp::read(sorted.kkp, &mut reading);
     let estate = std::mem::take(&mut reading.estate).sorted();
     reading.report(validate(&estate));
-    let mut diagnostics = std::mem::take(&mut reading.diagnostics);
-    diagnostics.sort();
+    let diagnostics = reading.finish();
     Read { estate, diagnostics, dialects, reading }
 }
 
@@ -189,15 +187,8 @@ fn decode_as<O>(
 ) -> bool {
     let matches = |kind: &&Kind<O>| kind.api_version == identity.api_version && kind.kind == identity.kind;
     let Some(kind) = kinds.iter().find(matches) else { return false };
-    let Some(document) = reading.documents.get(id.0) else { return false };
-    let errors = reading.diagnostics.count(Severity::Error);
-    let value =
-        check((kind.schema)(), &document.root, document.file, &FieldPath::root(), &mut reading.diagnostics);
-    if reading.diagnostics.count(Severity::Error) == errors
-        && let Some(object) = (kind.decode)(&mut reading.within(id), value)
-    {
-        out.push((id, object));
-    }
+    let object = reading.decode(id, &FieldPath::root(), (kind.schema)(), kind.decode);
+    out.extend(object.map(|object| (id, object)));
     true
 }
 

@@ -25,6 +25,10 @@ pub struct Reading {
     /// What they describe.
     pub estate: Estate,
     origins: Vec<Origin>,
+    /// Where documents do not have the form they should have.
+    broken: Vec<(DocumentId, FieldPath)>,
+    /// What there is to say about that form.
+    structure: Diagnostics,
 }
 
 /// Where in the documents a part of the model was read from.
@@ -49,6 +53,56 @@ impl Reading {
     /// Reads on in one document.
     pub fn within(&mut self, document: DocumentId) -> Cx<'_> {
         Cx { reading: self, document }
+    }
+
+    /// Holds a part of a document against a schema and decodes it with `decode`.
+    ///
+    /// Where the form is broken, what is left of it is decoded all the same if that is possible: all
+    /// problems are to be found in one run. [`Reading::finish`] drops those that only follow from the form.
+    pub(crate) fn decode<T>(
+        &mut self,
+        id: DocumentId,
+        at: &FieldPath,
+        schema: &Value,
+        decode: impl FnOnce(&mut Cx<'_>, Value) -> Option<T>,
+    ) -> Option<T> {
+        let document = self.documents.get(id.0)?;
+        let mut found = Diagnostics::new();
+        let value = check(schema, document.get(at)?, document.file, at, &mut found);
+        let errors = found.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+        let paths: Vec<FieldPath> = errors.filter_map(|error| error.path.as_deref()?.parse().ok()).collect();
+        let is_broken = found.has_errors();
+        self.broken.extend(paths.into_iter().map(|path| (id, path)));
+        self.structure.extend(found);
+        let before = self.diagnostics.len();
+        let decoded = decode(&mut self.within(id), value);
+        if is_broken && decoded.is_none() {
+            self.diagnostics.truncate(before);
+        }
+        decoded
+    }
+
+    /// Everything there is to say, in the order of the texts.
+    pub(crate) fn finish(&mut self) -> Diagnostics {
+        let mut said = std::mem::take(&mut self.structure);
+        let found = std::mem::take(&mut self.diagnostics);
+        said.extend(found.into_iter().filter(|diagnostic| !self.is_consequence(diagnostic)));
+        said.sort();
+        said
+    }
+
+    /// Whether a complaint only follows from the broken form of the field it is about.
+    fn is_consequence(&self, diagnostic: &Diagnostic) -> bool {
+        let Some(Location { file, span }) = diagnostic.location else { return false };
+        let Some(path) = diagnostic.path.as_deref().and_then(|path| path.parse::<FieldPath>().ok()) else {
+            return false;
+        };
+        self.broken.iter().any(|(id, broken)| {
+            self.documents.get(id.0).is_some_and(|document| {
+                let whole = document.root.span;
+                document.file == file && whole.start <= span.start && span.end <= whole.end
+            }) && (broken.starts_with(&path) || path.starts_with(broken))
+        })
     }
 
     /// Turns problems of the model into complaints at the places the values came from.
@@ -223,14 +277,7 @@ impl Cx<'_> {
 
     /// Reads a document that is embedded at a field, whose type is known only now.
     pub fn embedded<T: JsonSchema + DeserializeOwned>(&mut self, at: &FieldPath) -> Option<T> {
-        let document = self.reading.documents.get(self.document.0)?;
-        let node = document.get(at)?;
-        let before = self.reading.diagnostics.count(Severity::Error);
-        let value = check(schema_of::<T>(), node, document.file, at, &mut self.reading.diagnostics);
-        if self.reading.diagnostics.count(Severity::Error) > before {
-            return None;
-        }
-        self.decode(at, value)
+        self.reading.decode(self.document, at, schema_of::<T>(), |cx, value| cx.decode(at, value))
     }
 
     /// Decodes a checked value. What the schema could not say is complained about at its place.

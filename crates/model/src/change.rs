@@ -178,9 +178,23 @@ fn without_item_names(path: &str) -> String {
 /// Fields whose values are never shown.
 const HIDDEN: &[&str] = &["template.userData.inline", "template.image.source.http.headers"];
 
-/// Whether the value of a field must not be shown: it may hold secrets.
-pub fn is_hidden(path: &str) -> bool {
-    HIDDEN.iter().any(|hidden| path.starts_with(hidden) || hidden.starts_with(&format!("{path}.")))
+/// A value of a field as people see it: what may hold secrets is hidden.
+pub fn shown(path: &str, value: &Value) -> String {
+    let mut value = value.clone();
+    for hidden in HIDDEN {
+        if path == *hidden || path.starts_with(&format!("{hidden}.")) {
+            return "(hidden)".to_owned();
+        }
+        if let Some(below) = hidden.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'))
+            && let Some(secret) = value.pointer_mut(&format!("/{}", below.replace('.', "/")))
+        {
+            *secret = Value::String("(hidden)".to_owned());
+        }
+    }
+    match value {
+        Value::String(text) => text,
+        other => crate::canonical::text(&other),
+    }
 }
 
 /// One difference between two estates.
@@ -396,14 +410,10 @@ fn compare(
     differences("", &json(serde_json::to_value(old)), &json(serde_json::to_value(new)), &mut found);
     let change = |Difference { path, old, new }: Difference| {
         let rule = rule_for(rules, &path);
-        let hidden = is_hidden(&path);
-        let show = |value: Option<Value>| {
-            value.map(|value| if hidden { "(hidden)".to_owned() } else { shown(&value) })
-        };
         Change {
             subject: subject.clone(),
-            old: show(old),
-            new: show(new),
+            old: old.map(|value| shown(&path, &value)),
+            new: new.map(|value| shown(&path, &value)),
             // Every field has a rule (there is a test for it); what has none is treated most carefully.
             class: rule.map_or(Reject, |rule| rule.class.of(can_grow)),
             why: rule.map_or("", |rule| rule.why).to_owned(),
@@ -411,13 +421,6 @@ fn compare(
         }
     };
     found.into_iter().map(change).collect()
-}
-
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => crate::canonical::text(other),
-    }
 }
 
 /// A place where two JSON values differ.

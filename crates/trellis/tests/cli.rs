@@ -130,6 +130,19 @@ fn bad_manifests_give_every_problem_with_its_place_and_nothing_else() {
 }
 
 #[test]
+fn a_broken_form_does_not_hide_what_else_is_wrong_nor_add_to_it() {
+    let text = std::fs::read_to_string(example("machinedeployment.yaml")).unwrap();
+    let text =
+        text.replace("replicas:", "replica:").replace("type: hard", "type: hrad").replace("1.34.2", "1.34");
+    let output = trellis_reading(&["validate", "-o", "json"], text.as_bytes());
+    let report = json(&output);
+    let errors = report["diagnostics"].as_array().unwrap().iter().filter(|d| d["severity"] == "error");
+    let codes: Vec<&str> = errors.map(|d| d["code"].as_str().unwrap()).collect();
+    // The form, the type of a value, and a word inside the embedded provider spec; no "version is missing".
+    assert_eq!(codes, ["unknown-field", "wrong-type", "invalid-value"]);
+}
+
+#[test]
 fn hostile_input_of_every_kind_is_refused_without_a_panic() {
     let laughs = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned()
         + &(1..12).fold(String::new(), |text, i| {

@@ -25,16 +25,12 @@ impl<'run> Checker<'run> {
         let secret_beside = self.holds_secret(view, entries);
         let mut object = Map::new();
         let mut given: Vec<&str> = Vec::new();
-        let mut complete = true;
         for entry in entries {
             // A snippet of a key may show its neighbours, and a misspelt secret is a secret.
             self.sensitive = outer_sensitive || secret_beside;
             let name = self.other_spelling(view, entry, entries, path);
             self.sensitive = outer_sensitive;
-            let Ok(name) = name else {
-                complete = false;
-                continue;
-            };
+            let Ok(name) = name else { continue };
             let field_path = path.child(&entry.key);
             let field = match (view.property(name), view.additional()) {
                 (Some(schema), _) => {
@@ -67,20 +63,17 @@ impl<'run> Checker<'run> {
                     None
                 }
             };
-            match field {
-                Some(value) => {
-                    object.insert(name.to_owned(), value);
-                }
-                None => complete = false,
+            if let Some(value) = field {
+                object.insert(name.to_owned(), value);
             }
         }
         self.sensitive = outer_sensitive || secret_beside;
         for name in required.into_iter().filter(|name| !given.contains(name)) {
             self.missing_field(view, name, node, path);
-            complete = false;
         }
         self.sensitive = outer_sensitive;
-        complete.then_some(Value::Object(object))
+        // What is left of a broken object may still be decoded, to find what else is wrong with it.
+        Some(Value::Object(object))
     }
 
     /// Whether a mapping has, or by a slip of the pen may have, a secret field.
