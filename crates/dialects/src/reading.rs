@@ -7,6 +7,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use trellis_model::validate::PASSWORD_IN_ADDRESS;
 use trellis_model::{Estate, Problem, Subject};
 
 use crate::check::check;
@@ -122,6 +123,9 @@ impl Reading {
             }
             if let Some(fix) = problem.fix {
                 diagnostic = diagnostic.help(fix);
+            }
+            if problem.code == PASSWORD_IN_ADDRESS {
+                diagnostic = diagnostic.sensitive();
             }
             self.diagnostics.push(diagnostic);
         }

@@ -11,10 +11,10 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::change::{Class, POOL_FIELDS};
+use crate::change::{Class, FieldRule, INHERITED_FIELDS, POOL_FIELDS, grows_in_place, rule_for};
 use crate::cluster::Cluster;
 use crate::pool::Pool;
-use crate::resolve::resolve;
+use crate::resolve::MachineView;
 
 /// The canonical JSON text of a value: keys sorted, no spaces.
 pub fn text(value: &impl Serialize) -> String {
@@ -76,17 +76,11 @@ pub struct Revision(String);
 impl Revision {
     /// The revision machines of this pool are made from.
     pub fn of(cluster: &Cluster, pool: &Pool) -> Self {
-        let resolved = resolve(cluster, pool);
-        let mut spec = pool.spec.clone();
-        spec.template = resolved.template;
-        spec.kubelet_version = resolved.kubelet_version;
-        let mut view = serde_json::to_value(&spec).unwrap_or(Value::Null);
-        let can_grow = crate::change::grows_in_place(&spec.template);
-        for field in POOL_FIELDS.iter().filter(|field| field.class.of(can_grow) != Class::Roll) {
-            remove(&mut view, field.path);
-        }
-        let beside = (resolved.flavor, resolved.networks);
-        let mut hash = hash(&(view, beside));
+        let view = MachineView::of(Some(cluster), pool);
+        let can_grow = grows_in_place(&pool.spec.template);
+        let rolling = |value: Value, rules| rolling_part(value, "", &[rules], can_grow);
+        let parts = (rolling(view.spec, POOL_FIELDS), rolling(view.inherited, INHERITED_FIELDS));
+        let mut hash = hash(&parts);
         hash.truncate(REVISION_LENGTH);
         Self(hash)
     }
@@ -103,22 +97,22 @@ impl std::fmt::Display for Revision {
     }
 }
 
-/// Removes the field at a dotted path, if it is there.
-fn remove(value: &mut Value, path: &str) {
-    match (path.split_once('.'), value) {
-        (Some((first, rest)), Value::Object(map)) => {
-            if let Some(inner) = map.get_mut(first) {
-                remove(inner, rest);
-                // An empty object says the same as no object: both are all defaults.
-                if inner.as_object().is_some_and(serde_json::Map::is_empty) {
-                    map.remove(first);
-                }
-            }
+/// What of a value replaces machines when it changes.
+///
+/// An object whose own class is to replace machines stays even when nothing in it does: whether it is
+/// there at all makes a difference.
+fn rolling_part(value: Value, path: &str, rules: &[&[FieldRule]], can_grow: bool) -> Option<Value> {
+    let rolls = rule_for(rules, path).is_some_and(|rule| rule.class.of(can_grow) == Class::Roll);
+    match value {
+        Value::Object(map) => {
+            let field = |(key, value): (String, Value)| {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                Some((key, rolling_part(value, &path, rules, can_grow)?))
+            };
+            let rest: serde_json::Map<String, Value> = map.into_iter().filter_map(field).collect();
+            (rolls || !rest.is_empty()).then_some(Value::Object(rest))
         }
-        (None, Value::Object(map)) => {
-            map.remove(path);
-        }
-        _ => {}
+        leaf => rolls.then_some(leaf),
     }
 }
 
@@ -133,11 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn removing_the_last_field_removes_its_parent() {
-        let mut value = serde_json::json!({ "a": { "b": { "c": 1 } }, "d": 2 });
-        remove(&mut value, "a.b.c");
-        assert_eq!(value, serde_json::json!({ "d": 2 }));
-        remove(&mut value, "d.e");
-        assert_eq!(value, serde_json::json!({ "d": 2 }));
+    fn what_changes_in_place_is_no_part_of_a_revision() {
+        let view = serde_json::json!({
+            "replicas": 3,
+            "template": { "placement": { "region": "a", "zones": ["b"] }, "eviction": "None", "nics": [1] },
+        });
+        let part = rolling_part(view, "", &[POOL_FIELDS], true);
+        assert_eq!(
+            part,
+            Some(serde_json::json!({ "template": { "placement": { "region": "a" }, "nics": [1] } }))
+        );
     }
 }

@@ -84,7 +84,7 @@ pub struct InfraRef {
 }
 
 /// An image on a web server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HttpImage {
     /// The address: `http://` or `https://`.
@@ -119,6 +119,21 @@ impl HttpImage {
             headers: BTreeMap::new(),
             header_secrets: Vec::new(),
         }
+    }
+}
+
+impl std::fmt::Debug for HttpImage {
+    /// Leaves out what headers hold: it may be a token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { url, checksum, secret, cert_config_map, headers, header_secrets } = self;
+        f.debug_struct("HttpImage")
+            .field("url", url)
+            .field("checksum", checksum)
+            .field("secret", secret)
+            .field("cert_config_map", cert_config_map)
+            .field("headers", &headers.keys())
+            .field("header_secrets", header_secrets)
+            .finish()
     }
 }
 

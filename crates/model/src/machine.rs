@@ -391,7 +391,7 @@ impl Architecture {
 }
 
 /// What the guest runs at first boot. Left empty, Trellis generates it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [
     { "rule": "!(has(self.secret) && has(self.inline))", "message": "user data comes from a Secret or is written out, not both" }
@@ -406,4 +406,16 @@ pub struct UserData {
     /// Upgrades all packages at first boot.
     #[serde(default, skip_serializing_if = "is_default")]
     pub upgrade_packages: bool,
+}
+
+impl std::fmt::Debug for UserData {
+    /// Leaves out the data itself: it holds tokens and keys.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { secret, inline, upgrade_packages } = self;
+        f.debug_struct("UserData")
+            .field("secret", secret)
+            .field("inline", &inline.as_ref().map(|_| "(hidden)"))
+            .field("upgrade_packages", upgrade_packages)
+            .finish()
+    }
 }

@@ -68,7 +68,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 macro_rules! names {
-    ($($(#[$doc:meta])* $ty:ident: $what:literal, max $max:literal, $check:path, pattern $pattern:literal, $rule:literal;)*) => {$(
+    ($($(#[$doc:meta])* $ty:ident: $what:literal, max $max:literal, $check:path $(, normalised by $normalise:path)?, pattern $pattern:literal, $rule:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -80,7 +80,8 @@ macro_rules! names {
 
             /// Checks the text and wraps it.
             pub fn new(text: impl Into<String>) -> Result<Self, InvalidName> {
-                let text = text.into();
+                let text: String = text.into();
+                $(let text = $normalise(&text);)?
                 let problem = if text.len() > Self::MAX_LENGTH {
                     format!("may have at most {} characters; {text:?} has {}", Self::MAX_LENGTH, text.len())
                 } else if $check(&text) {
@@ -191,22 +192,14 @@ names! {
     LabelValue: "a label value", max 63, is_label_value, pattern "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
         "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
     /// A MAC address in colon form.
-    MacAddress: "a MAC address", max 17, is_mac_address, pattern "^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$",
+    MacAddress: "a MAC address", max 17, is_mac_address, normalised by str::to_ascii_lowercase, pattern "^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$",
         "six pairs of hexadecimal digits with colons between them";
     /// The serial number a guest sees on a disk.
     DiskSerial: "a disk serial", max 256, is_disk_serial, pattern "^[A-Za-z0-9_.+-]+$",
         "letters, digits, '_', '.', '+' and '-'";
     /// An identifier of an oVirt object.
-    Uuid: "an identifier", max 36, is_uuid, pattern "^[0-9A-Fa-f]{8}-([0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$",
+    Uuid: "an identifier", max 36, is_uuid, normalised by str::to_ascii_lowercase, pattern "^[0-9A-Fa-f]{8}-([0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$",
         "a UUID such as 11111111-2222-3333-4444-555555555555";
-}
-
-impl MacAddress {
-    /// The address in the one spelling that is compared and hashed: lower case.
-    #[must_use]
-    pub fn normalised(self) -> Self {
-        Self(self.0.to_ascii_lowercase())
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! A pool with everything filled in that its cluster says for it.
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
 use crate::cluster::{Cluster, Platform};
 use crate::flavor::Flavor;
 use crate::machine::{Compute, MachineTemplate, Shape};
@@ -45,20 +49,66 @@ pub fn resolve(cluster: &Cluster, pool: &Pool) -> ResolvedPool {
         }
     }
     template.ssh_keys.extend(cluster.spec.ssh_keys.iter().cloned());
-    let networks = cluster.spec.network.machine_networks.iter();
-    let is_used = |network: &&MachineNetwork| {
-        template
-            .nics
-            .iter()
-            .any(|nic| matches!(&nic.network, NicNetwork::Machine(name) if *name == network.name))
-    };
-    let networks = networks.filter(is_used).cloned().collect();
+    let used: BTreeSet<_> = template
+        .nics
+        .iter()
+        .filter_map(|nic| match &nic.network {
+            NicNetwork::Machine(name) => Some(name),
+            _ => None,
+        })
+        .collect();
+    let networks =
+        cluster.spec.network.machine_networks.iter().filter(|network| used.contains(&network.name));
+    let networks = networks.cloned().collect();
     let flavor = match &template.shape {
         Shape::Flavor(name) => cluster.flavor(name),
         _ => None,
     };
     let kubelet_version = pool.spec.kubelet_version.or(cluster.spec.version);
     ResolvedPool { template, flavor, networks, kubelet_version }
+}
+
+/// Everything that makes the machines of a pool what they are, as plain data to compare and to hash.
+pub(crate) struct MachineView {
+    /// The pool's spec with everything filled in.
+    pub(crate) spec: Value,
+    /// What machines get from their cluster beside it: `flavor`, `networks` and `engine`.
+    pub(crate) inherited: Value,
+}
+
+impl MachineView {
+    /// The view of a pool. Without its cluster, the pool stands for itself.
+    pub(crate) fn of(cluster: Option<&Cluster>, pool: &Pool) -> Self {
+        let mut spec = pool.spec.clone();
+        let mut inherited = serde_json::Map::new();
+        if let Some(cluster) = cluster {
+            let resolved = resolve(cluster, pool);
+            spec.template = resolved.template;
+            spec.kubelet_version = resolved.kubelet_version;
+            if let Some(flavor) = resolved.flavor {
+                // What a flavor is for, in words, changes no machine.
+                inherited.insert("flavor".to_owned(), json(&Flavor { summary: String::new(), ..flavor }));
+            }
+            let networks = resolved.networks.iter().map(|network| (network.name.to_string(), json(network)));
+            let networks: serde_json::Map<String, Value> = networks.collect();
+            if !networks.is_empty() {
+                inherited.insert("networks".to_owned(), Value::Object(networks));
+            }
+            if let Platform::Ovirt(ovirt) = &cluster.spec.platform {
+                let own_domain =
+                    pool.spec.template.ovirt.as_ref().is_some_and(|own| own.storage_domain_id.is_some());
+                let domain = (!own_domain).then_some(&ovirt.storage_domain_id);
+                let engine = (domain, &ovirt.network_name, &ovirt.vnic_profile_id);
+                inherited.insert("engine".to_owned(), json(&engine));
+            }
+        }
+        Self { spec: json(&spec), inherited: Value::Object(inherited) }
+    }
+}
+
+/// The model is made of strings, numbers, lists and string-keyed maps, which always serialise.
+fn json(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
 fn inherit_storage(storage: &mut Storage, default: &Storage) {

@@ -12,7 +12,7 @@ mod common;
 use common::mk_estate;
 use serde_json::{Value, json};
 use trellis_model::canonical::{Revision, hash};
-use trellis_model::change::{CLUSTER_FIELDS, Class, Fate, FieldRule, POOL_FIELDS, diff, rule_for};
+use trellis_model::change::{CLUSTER_FIELDS, Class, Fate, FieldRule, HeldBack, POOL_FIELDS, diff, rule_for};
 use trellis_model::cluster::ClusterSpec;
 use trellis_model::machine::{Compute, DedicatedCpus, Eviction, Shape};
 use trellis_model::pool::{PoolSpec, UpdateStrategy};
@@ -52,7 +52,7 @@ fn all_paths<T: schemars::JsonSchema>() -> Vec<String> {
 fn without_rule(paths: &[String], rules: &[FieldRule]) -> Vec<String> {
     // A field that only groups others needs no rule of its own.
     let is_group = |path: &str| paths.iter().any(|other| other.starts_with(&format!("{path}.")));
-    paths.iter().filter(|path| !is_group(path) && rule_for(rules, path).is_none()).cloned().collect()
+    paths.iter().filter(|path| !is_group(path) && rule_for(&[rules], path).is_none()).cloned().collect()
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_pool_that_updates_on_delete_is_not_rolled_but_says_so() {
         })
     };
     let plan = diff(&set("1"), &set("2"));
-    assert_eq!((plan.pools[0].replaced, plan.pools[0].waits_for_delete), (0, true));
+    assert_eq!((plan.pools[0].replaced, plan.pools[0].held_back), (0, Some(HeldBack::OnDelete)));
 }
 
 #[test]
@@ -186,6 +186,121 @@ fn a_change_of_the_cluster_rolls_just_the_pools_it_reaches() {
     assert_eq!((replaced("workers"), replaced("pinned")), (3, 0));
 }
 
+/// An estate from a JSON edit of the small one.
+fn patched(edit: impl FnOnce(&mut Value)) -> Estate {
+    let mut value = serde_json::to_value(mk_estate()).unwrap();
+    edit(&mut value);
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn a_region_replaces_machines_although_the_rest_of_the_placement_does_not() {
+    let at = |region: &str| {
+        patched(|v| v["pools"][0]["spec"]["template"]["placement"] = json!({ "region": region }))
+    };
+    assert_eq!(diff(&at("a"), &at("b")).pools[0].replaced, 3);
+    assert_eq!(diff(&mk_estate(), &at("b")).pools[0].replaced, 3);
+    assert_ne!(revision(&at("a")), revision(&at("b")));
+}
+
+#[test]
+fn a_topology_where_there_was_none_replaces_machines() {
+    let new = patched(|v| {
+        v["pools"][0]["spec"]["template"]["shape"]["custom"]["cpu"]["topology"] = json!({ "sockets": 8 })
+    });
+    assert_eq!(diff(&mk_estate(), &new).pools[0].replaced, 3);
+    assert_ne!(revision(&mk_estate()), revision(&new));
+}
+
+#[test]
+fn zones_can_be_added_but_not_left() {
+    let zones = |zones: Value| {
+        patched(|v| v["pools"][0]["spec"]["template"]["placement"] = json!({ "zones": zones }))
+    };
+    assert_eq!(diff(&zones(json!(["a"])), &zones(json!(["b", "a"]))).refused().count(), 0);
+    assert_eq!(diff(&zones(json!(["a", "b"])), &zones(json!(["b"]))).refused().count(), 1);
+}
+
+#[test]
+fn what_no_machine_sees_replaces_none() {
+    let image = |secret: &str| {
+        patched(|v| {
+            v["pools"][0]["spec"]["template"]["image"]["source"]["http"]["headers"] =
+                json!({ "Authorization": secret })
+        })
+    };
+    assert_eq!(diff(&image("one"), &image("two")).pools[0].replaced, 0);
+    let flavor = |summary: &str| {
+        patched(|v| {
+            v["clusters"][0]["spec"]["flavors"] = json!({ "x": { "summary": summary, "compute": { "cpu": { "request": "1" }, "memory": { "guest": "1Gi" } } } });
+            v["pools"][0]["spec"]["template"]["shape"] = json!({ "flavor": "x" });
+        })
+    };
+    assert_eq!(revision(&flavor("one")), revision(&flavor("two")));
+    let nic = |mac: &str| {
+        patched(|v| {
+            v["pools"][0]["spec"]["template"]["nics"] =
+                json!([{ "name": "a", "network": { "pod": {} }, "mac": mac }])
+        })
+    };
+    assert_eq!(revision(&nic("02:aa:bb:cc:dd:ee")), revision(&nic("02:AA:BB:CC:DD:EE")));
+}
+
+#[test]
+fn the_cluster_acts_through_its_pools_and_cannot_lose_their_data() {
+    let stored = |class: &str| {
+        patched(|v| {
+            v["clusters"][0]["spec"]["platform"]["kubevirt"]["storage"] = json!({ "class": class });
+            v["pools"][0]["spec"]["template"]["rootDisk"]["storage"] = json!({ "class": "own" });
+            v["pools"][0]["spec"]["template"]["dataDisks"] = json!([{ "name": "d", "size": "1Gi" }]);
+        })
+    };
+    let plan = diff(&stored("a"), &stored("b"));
+    assert_eq!(plan.clusters[0].changes[0].class, Class::ThroughPools);
+    let refused: Vec<_> = plan.refused().map(|change| change.path.as_str()).collect();
+    assert_eq!(refused, ["template.dataDisks[d].storage.class"]);
+}
+
+#[test]
+fn ovirt_storage_and_networks_replace_machines_too() {
+    let id = |n: u32| format!("11111111-2222-3333-4444-{n:012}");
+    let engine = |domain: u32| {
+        patched(|v| {
+            v["clusters"][0]["spec"]["platform"] =
+                json!({ "ovirt": { "clusterId": id(1), "storageDomainId": id(domain) } })
+        })
+    };
+    assert_eq!(diff(&engine(2), &engine(3)).pools[0].replaced, 3);
+}
+
+#[test]
+fn nothing_is_replaced_while_paused_or_while_something_is_refused() {
+    let paused = |version: &str| {
+        edited(|pool| {
+            pool.spec.update.paused = true;
+            pool.spec.template.image.version = Some(version.to_owned());
+        })
+    };
+    let plan = diff(&paused("1"), &paused("2"));
+    assert_eq!((plan.pools[0].replaced, plan.pools[0].held_back), (0, Some(HeldBack::Paused)));
+    let new = patched(|v| {
+        v["clusters"][0]["spec"]["version"] = json!("1.37.0");
+        v["pools"][0]["spec"]["template"]["image"]["version"] = json!("2");
+    });
+    let plan = diff(&mk_estate(), &new);
+    assert_eq!((plan.pools[0].replaced, plan.pools[0].held_back), (0, Some(HeldBack::Refused)));
+    assert!(plan.refused().any(|change| change.why.contains("one minor version at a time")));
+}
+
+#[test]
+fn passwords_in_addresses_are_not_shown() {
+    let at = |url: &str| {
+        patched(|v| v["pools"][0]["spec"]["template"]["image"]["source"]["http"]["url"] = json!(url))
+    };
+    let plan = format!("{:?}", diff(&at("https://u:hunter2@a/x"), &at("https://u:hunter3@a/x")));
+    assert!(plan.contains("https://(hidden)@a/x") && !plan.contains("hunter"), "{plan}");
+}
+
 #[test]
 fn secrets_are_never_shown() {
     let with = |text: &str| edited(|pool| pool.spec.template.user_data.inline = Some(text.to_owned()));
@@ -194,6 +309,8 @@ fn secrets_are_never_shown() {
     assert!(shown.contains("(hidden)") && !shown.contains("password"), "{shown}");
     let plan = format!("{:?}", diff(&mk_estate(), &with("password: two")));
     assert!(plan.contains("(hidden)") && !plan.contains("password"), "{plan}");
+    let debugged = format!("{:?}", with("password: two"));
+    assert!(!debugged.contains("password"), "{debugged}");
 }
 
 #[test]

@@ -66,6 +66,17 @@ fn every_rule_finds_what_it_is_for() {
             none(),
             json!({ "update": { "maxSurge": "0%", "maxUnavailable": 0 } }),
         ),
+        ("too-many-machines", none(), json!({ "replicas": 4_000_000_000_u32 })),
+        (
+            "password-in-address",
+            none(),
+            template(json!({ "image": { "source": { "http": { "url": "https://a:b@c/d" } } } })),
+        ),
+        (
+            "too-many",
+            network(json!({ "services": (0..40).map(|i| format!("10.{i}.0.0/16")).collect::<Vec<_>>() })),
+            none(),
+        ),
         ("autoscaling-bounds", none(), json!({ "autoscaling": { "min": 4, "max": 2 } })),
         ("replicas-outside-autoscaling", none(), json!({ "autoscaling": { "min": 4, "max": 9 } })),
         (

@@ -74,7 +74,7 @@ pub(crate) fn interfaces(machine: &Machine<'_>) -> Vec<Interface> {
 /// interfaces of its network data by it.
 pub(crate) fn mac_address(machine: &Machine<'_>, nic: &Nic) -> Option<String> {
     match &nic.mac {
-        Some(mac) => Some(mac.clone().normalised().to_string()),
+        Some(mac) => Some(mac.clone().to_string()),
         None => has_static_addresses(&machine.template().nics)
             .then(|| names::mac_address(machine.cluster, &machine.name, &nic.name)),
     }

@@ -9,6 +9,9 @@ use crate::problem::Problems;
 
 pub(super) fn check(cluster: &Cluster, problems: &mut Problems<'_>) {
     let network = &cluster.spec.network;
+    if !check_counts(network, problems) {
+        return;
+    }
     check_ranges(network, problems);
     check_vips(cluster, problems);
     check_machine_networks(network, problems);
@@ -23,6 +26,29 @@ pub(super) fn check(cluster: &Cluster, problems: &mut Problems<'_>) {
             "name the engine's network in platform.ovirt.networkName",
         );
     }
+}
+
+/// The most networks and ranges of each kind a cluster can have. More is a slip, and costs time to look at.
+const MAX_ENTRIES: usize = 32;
+
+/// Whether lists are of a size that is worth looking into.
+fn check_counts(network: &Networking, problems: &mut Problems<'_>) -> bool {
+    let counts = [
+        ("network.machineNetworks", network.machine_networks.len()),
+        ("network.pods", network.pods.len()),
+        ("network.services", network.services.len()),
+        ("network.nodes", network.nodes.len()),
+        ("network.allowedEgress", network.allowed_egress.len()),
+    ];
+    for (path, count) in counts.into_iter().filter(|(_, count)| *count > MAX_ENTRIES) {
+        problems.error(
+            "too-many",
+            path,
+            format!("{count} are more than the {MAX_ENTRIES} a cluster can have"),
+            "",
+        );
+    }
+    counts.iter().all(|(_, count)| *count <= MAX_ENTRIES)
 }
 
 fn check_ranges(network: &Networking, problems: &mut Problems<'_>) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::cluster::Cluster;
+use crate::image::{Image, ImageSource};
 use crate::machine::{Architecture, Compute, Cpu, Firmware, Memory, Shape};
 use crate::network::{Binding, Dns, DnsPolicy, Nic, NicNetwork};
 use crate::placement::{Placement, Preset, Strength};
@@ -36,6 +37,10 @@ pub(super) fn check(cluster: Option<&Cluster>, pool: &Pool, problems: &mut Probl
             "read it together with the CloudProfile that lists the image, or give the image's source",
         );
     }
+    check_address(&template.image, problems);
+    if !check_counts(pool, problems) {
+        return;
+    }
     check_disks(pool, problems);
     check_nics(cluster, pool, problems);
     check_dns(&template.dns, problems);
@@ -55,6 +60,43 @@ pub(super) fn check(cluster: Option<&Cluster>, pool: &Pool, problems: &mut Probl
             "template.userData",
             "user data comes from a Secret and is written out as well",
             "keep one of them",
+        );
+    }
+}
+
+/// The most interfaces and data disks a machine can have. More is a slip, and costs time to look at.
+const MAX_NICS: usize = 32;
+const MAX_DATA_DISKS: usize = 250;
+
+/// Whether lists are of a size that is worth looking into.
+fn check_counts(pool: &Pool, problems: &mut Problems<'_>) -> bool {
+    let template = &pool.spec.template;
+    let counts = [
+        ("template.nics", template.nics.len(), MAX_NICS),
+        ("template.dataDisks", template.data_disks.len(), MAX_DATA_DISKS),
+    ];
+    for (path, count, most) in counts.into_iter().filter(|(_, count, most)| count > most) {
+        problems.error("too-many", path, format!("{count} are more than the {most} a machine can have"), "");
+    }
+    counts.iter().all(|(_, count, most)| count <= most)
+}
+
+/// The code of the problem whose place must not be shown.
+pub const PASSWORD_IN_ADDRESS: &str = "password-in-address";
+
+fn check_address(image: &Image, problems: &mut Problems<'_>) {
+    let (path, url) = match &image.source {
+        Some(ImageSource::Http(http)) => ("template.image.source.http.url", &http.url),
+        Some(ImageSource::Registry(registry)) => ("template.image.source.registry.url", &registry.url),
+        _ => return,
+    };
+    let authority = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+    if authority.contains('@') {
+        problems.error(
+            PASSWORD_IN_ADDRESS,
+            path,
+            "the address of the image holds a user or a password, which everyone who may look at the machine would see",
+            "put them into a Secret and name it beside the address",
         );
     }
 }

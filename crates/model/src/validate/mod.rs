@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 use crate::problem::{Problem, Problems};
 use crate::{Estate, Subject};
 
+pub use machine::PASSWORD_IN_ADDRESS;
+
 /// Finds all problems of an estate.
 pub fn validate(estate: &Estate) -> Vec<Problem> {
     let mut out = Vec::new();

@@ -11,8 +11,20 @@ pub(super) fn check(cluster: Option<&Cluster>, pool: &Pool, problems: &mut Probl
     super::machine::check(cluster, pool, problems);
 }
 
+/// The most machines of a pool: Kubernetes itself is tested to half as many nodes.
+const MAX_REPLICAS: u32 = 10_000;
+
 fn check_numbers(pool: &Pool, problems: &mut Problems<'_>) {
     let spec = &pool.spec;
+    let most = spec.autoscaling.map_or(0, |bounds| bounds.max).max(spec.replicas);
+    if most > MAX_REPLICAS {
+        problems.error(
+            "too-many-machines",
+            if spec.replicas > MAX_REPLICAS { "replicas" } else { "autoscaling.max" },
+            format!("{most} machines are more than the {MAX_REPLICAS} a pool can have"),
+            "make several pools, or correct the number",
+        );
+    }
     if spec.update.strategy == UpdateStrategy::RollingUpdate
         && spec.update.max_surge.is_zero()
         && spec.update.max_unavailable.is_zero()
