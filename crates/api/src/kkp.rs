@@ -9,12 +9,14 @@ pub mod provider;
 pub mod template;
 
 use crate::machine_api::{LabelSelector, Taint};
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trellis_model::pool::DeletePolicy;
 
 pub use self::provider::{Network, NetworkDns, OperatingSystemSpec, ProviderConfig, ProviderSpec};
-use crate::common::{IntOrText, Metadata, Present, ServerWritten};
+use crate::common::{Ignored, IntOrText, Metadata, Present, ServerWritten, Text};
 
 /// The API group and version of all kinds here.
 pub const API_VERSION: &str = "cluster.k8s.io/v1alpha1";
@@ -274,4 +276,36 @@ pub struct Versions {
     /// Warned about: machines of this API are workers and have no control plane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<String>,
+}
+
+/// Settings that config variables refer to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConfigMap {
+    /// The API group and version.
+    ///
+    /// Honoured: it tells what the document is.
+    pub api_version: String,
+    /// The kind of document.
+    ///
+    /// Honoured: it tells what the document is.
+    pub kind: String,
+    /// Name and namespace.
+    ///
+    /// Honoured: config variables find it by them.
+    pub metadata: Metadata,
+    /// The settings.
+    ///
+    /// Honoured: config variables that refer to one have its value.
+    pub data: BTreeMap<String, Text>,
+    /// Settings that are no text.
+    ///
+    /// Ignored: no setting of a machine is binary.
+    #[serde(skip_serializing)]
+    pub binary_data: Ignored,
+    /// Whether it may change.
+    ///
+    /// Ignored: it is read once.
+    #[serde(skip_serializing)]
+    pub immutable: Ignored,
 }

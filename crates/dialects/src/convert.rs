@@ -7,7 +7,8 @@ use serde_json::Value;
 use trellis_model::change::{Difference, differences, shown};
 use trellis_model::{Estate, Subject};
 
-use crate::read::{Dialect, read};
+use crate::diagnostic::Severity;
+use crate::read::{Dialect, NOTHING_TO_READ, read};
 use crate::source::SourceMap;
 use crate::yaml_out::to_yaml_documents;
 use crate::{gardener, kkp, openshift, trellis};
@@ -19,6 +20,8 @@ pub struct Converted {
     pub documents: Vec<Value>,
     /// What they do not say, or say otherwise.
     pub lost: Vec<Loss>,
+    /// What the dialect demands and the estate does not give: the documents are refused as they stand.
+    pub incomplete: Vec<String>,
 }
 
 /// Something that does not survive a conversion.
@@ -51,8 +54,13 @@ pub fn convert(estate: &Estate, to: Dialect) -> Converted {
     let documents = write(estate, to);
     let mut sources = SourceMap::new();
     sources.add("converted", to_yaml_documents(&documents));
-    let lost = losses(estate, &read(&sources).estate);
-    Converted { documents, lost }
+    let again = read(&sources);
+    let lost = losses(estate, &again.estate);
+    let errors = again.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+    // Where nothing could be written, the losses say so.
+    let incomplete =
+        errors.filter(|error| error.code != NOTHING_TO_READ).map(|error| error.message.clone()).collect();
+    Converted { documents, lost, incomplete }
 }
 
 fn losses(before: &Estate, after: &Estate) -> Vec<Loss> {

@@ -147,6 +147,18 @@ impl Diagnostics {
         self.list.push(diagnostic);
     }
 
+    /// Drops warnings and notices that an error of the same code says at the same field.
+    pub(crate) fn drop_repeated_warnings(&mut self) {
+        let errors = self.list.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+        let said: std::collections::BTreeSet<_> = errors
+            .map(|error| (error.code, error.path.clone(), error.location.map(|at| at.span.start)))
+            .collect();
+        self.list.retain(|diagnostic| {
+            let key = (diagnostic.code, diagnostic.path.clone(), diagnostic.location.map(|at| at.span.start));
+            diagnostic.severity == Severity::Error || !said.contains(&key)
+        });
+    }
+
     /// Forgets all but the first so many.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.list.truncate(length);

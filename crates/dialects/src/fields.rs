@@ -14,6 +14,8 @@ pub struct Field {
     pub name: String,
     /// Its path from the root of the document, lists as `[]` and maps as `.*`.
     pub path: String,
+    /// Other spellings that are read as this one.
+    pub other_spellings: Vec<String>,
     /// What kind of value it holds.
     pub kind: String,
     /// Whether it must be there.
@@ -66,7 +68,11 @@ impl Walk<'_> {
             return Vec::new();
         }
         let mut fields: Vec<Field> = Vec::new();
-        for object in self.resolve(schema, depth).objects {
+        let objects = self.resolve(schema, depth).objects;
+        // Of several alternatives one is needed, so none of them is.
+        let is_choice = objects.len() > 1;
+        for object in objects {
+            let spellings = object.get("x-trellis-aliases").and_then(Value::as_object);
             let required: Vec<&str> = object
                 .get("required")
                 .and_then(Value::as_array)
@@ -80,9 +86,17 @@ impl Walk<'_> {
                 if fields.iter().any(|field| field.name == *name) {
                     continue;
                 }
-                if let Some(field) =
-                    self.field(name, property, required.contains(&name.as_str()), path, depth)
+                if let Some(mut field) =
+                    self.field(name, property, !is_choice && required.contains(&name.as_str()), path, depth)
                 {
+                    if is_choice && field.about.is_empty() {
+                        let about = object.get("description").and_then(Value::as_str).unwrap_or_default();
+                        (field.about, _) = split_description(about);
+                    }
+                    let is_this = |(_, to): &(&String, &Value)| to.as_str() == Some(name);
+                    let others =
+                        spellings.into_iter().flatten().filter(is_this).map(|(other, _)| other.clone());
+                    field.other_spellings = others.collect();
                     fields.push(field);
                 }
             }
@@ -105,6 +119,7 @@ impl Walk<'_> {
         let fields = self.below(schema, &path, depth + 1);
         Some(Field {
             name: name.to_owned(),
+            other_spellings: Vec::new(),
             path,
             kind: resolved.kind,
             required,

@@ -29,4 +29,6 @@ crate::kinds::kinds! {
     MachineSet(api::MachineSet) = "cluster.k8s.io/v1alpha1" "MachineSet";
     /// A single machine.
     Machine(api::Machine) = "cluster.k8s.io/v1alpha1" "Machine";
+    /// Settings that the others refer to.
+    ConfigMap(api::ConfigMap) = "v1" "ConfigMap";
 }

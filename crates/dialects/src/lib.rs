@@ -45,6 +45,7 @@ pub mod trellis;
 pub mod yaml_out;
 
 mod json;
+mod privacy;
 mod shared;
 mod syntax_error;
 

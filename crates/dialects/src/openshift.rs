@@ -27,6 +27,9 @@ const MASTER: &str = "master";
 /// The name of the workers' pool, which is also their role.
 const WORKER: &str = "worker";
 
+/// The seconds OpenShift gives a machine to shut down: an etcd member takes its time.
+const STOP_GRACE_SECONDS: u32 = 600;
+
 /// What a machine is on its platform: API version and kind.
 const KUBEVIRT_SPEC: (&str, &str) =
     ("kubevirtproviderconfig.openshift.io/v1alpha1", "KubevirtMachineProviderSpec");

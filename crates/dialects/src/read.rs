@@ -56,6 +56,13 @@ pub struct KindInfo {
     pub schema: fn() -> &'static Value,
 }
 
+impl KindInfo {
+    /// As people call it: an install-config has no kind of its own.
+    pub fn label(&self) -> &'static str {
+        if self.kind == INSTALL_CONFIG { "install-config" } else { self.kind }
+    }
+}
+
 /// All kinds Trellis reads, dialect by dialect.
 pub fn kinds() -> Vec<KindInfo> {
     fn of<O>(dialect: Dialect, kinds: &[Kind<O>]) -> impl Iterator<Item = KindInfo> {
@@ -90,9 +97,13 @@ impl Read {
     pub fn report(&mut self, problems: Vec<trellis_model::Problem>) {
         self.reading.report(problems);
         self.diagnostics.extend(self.reading.finish());
+        self.diagnostics.drop_repeated_warnings();
         self.diagnostics.sort();
     }
 }
+
+/// The code of the complaint about an input without a document.
+pub(crate) const NOTHING_TO_READ: &str = "nothing-to-read";
 
 /// Reads all texts together and finds every problem.
 pub fn read(sources: &SourceMap) -> Read {
@@ -104,7 +115,7 @@ pub fn read(sources: &SourceMap) -> Read {
     if documents.is_empty() && !diagnostics.has_errors() {
         let message = "there is nothing to read: the input holds no document";
         diagnostics
-            .push(Diagnostic::error("nothing-to-read", message).help("give at least one manifest with -f"));
+            .push(Diagnostic::error(NOTHING_TO_READ, message).help("give at least one manifest with -f"));
     }
     let mut reading = Reading::new(documents, diagnostics);
     let mut sorted = Sorted::default();
@@ -227,9 +238,9 @@ impl Identity {
         let mut cx = reading.within(id);
         if kind.is_empty() || api_version.is_empty() {
             let missing = match (api_version.is_empty(), kind.is_empty()) {
-                (true, true) => "`apiVersion` and `kind`",
-                (true, false) => "`apiVersion`",
-                _ => "`kind`",
+                (true, true) => "`apiVersion` and `kind` are missing",
+                (true, false) => "`apiVersion` is missing",
+                _ => "`kind` is missing",
             };
             let help = match all.iter().find(|info| info.kind == kind) {
                 Some(info) => format!("add `apiVersion: {}`", info.api_version),
@@ -239,7 +250,7 @@ impl Identity {
             cx.error(
                 "missing-field",
                 &root,
-                format!("the document does not say what it is: {missing} is missing"),
+                format!("the document does not say what it is: {missing}"),
                 &help,
             );
             return;
@@ -266,7 +277,9 @@ impl Identity {
             );
             return;
         }
-        let names: Vec<&str> = all.iter().map(|info| info.kind).collect();
+        let mut names: Vec<&str> = all.iter().map(|info| info.label()).collect();
+        names.sort_unstable();
+        names.dedup();
         let help = match closest(kind, &names) {
             Some(name) => format!("did you mean {name}?"),
             None => format!("Trellis reads {}", names.join(", ")),

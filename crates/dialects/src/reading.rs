@@ -186,6 +186,11 @@ impl Cx<'_> {
         self.document
     }
 
+    /// All documents that are read together.
+    pub fn documents(&self) -> &[Document] {
+        &self.reading.documents
+    }
+
     /// The estate that is being built.
     pub fn estate(&mut self) -> &mut Estate {
         &mut self.reading.estate

@@ -7,8 +7,14 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 use serde_json::{Map, Value};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::privacy::Privacy;
 use crate::source::{SourceMap, floor_char};
+use trellis_model::change::without_credentials;
 
+/// How many diagnostics are shown to a person. Nobody reads more, and a hostile text may cause a million.
+const MAX_SHOWN: usize = 500;
+/// How much of a line behind the marked place is shown, in bytes.
+const MAX_TAIL: usize = 200;
 /// How much of the offending text goes into JSON, in characters.
 const MAX_TEXT_CHARS: usize = 200;
 
@@ -18,24 +24,35 @@ const MAX_TEXT_CHARS: usize = 200;
 pub fn render_human(diagnostics: &Diagnostics, sources: &SourceMap, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let renderer = renderer.decor_style(DecorStyle::Ascii);
+    let privacy = Privacy::of(sources);
     let mut all = String::new();
-    for diagnostic in diagnostics {
+    for diagnostic in diagnostics.iter().take(MAX_SHOWN) {
         if !all.is_empty() {
             all.push('\n');
         }
-        all.push_str(&render_one(diagnostic, sources, &renderer));
+        all.push_str(&render_one(diagnostic, sources, &privacy, &renderer));
         all.push('\n');
+    }
+    if let Some(more) = diagnostics.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
+        all += "\n... and ";
+        all += &more.to_string();
+        all += " more, which --output json prints\n";
     }
     all
 }
 
-fn render_one(diagnostic: &Diagnostic, sources: &SourceMap, renderer: &Renderer) -> String {
+fn render_one(
+    diagnostic: &Diagnostic,
+    sources: &SourceMap,
+    privacy: &Privacy,
+    renderer: &Renderer,
+) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
         Severity::Notice => Level::NOTE.with_name("notice"),
     };
-    let title = level.primary_title(visible(&diagnostic.message)).id(diagnostic.code);
+    let title = level.primary_title(said(&diagnostic.message)).id(diagnostic.code);
     let mut group = Group::with_title(title);
     if let Some(location) = diagnostic.location
         && let Some(source) = sources.get(location.file)
@@ -43,7 +60,9 @@ fn render_one(diagnostic: &Diagnostic, sources: &SourceMap, renderer: &Renderer)
         let (line, column) = sources.line_column(location.file, location.span.start);
         let name = visible(&source.name);
         match sources.line_of(location.file, location.span.start) {
-            Some((_, line_start, text)) if !diagnostic.sensitive => {
+            Some((_, line_start, text))
+                if !diagnostic.sensitive && privacy.allows(location.file, location.span.start, text) =>
+            {
                 // Only the first line of a long place is shown: where a mapping begins says enough, and the
                 // renderer need not walk the whole text.
                 let (text, line_start) = match text.strip_prefix('\u{feff}') {
@@ -58,7 +77,9 @@ fn render_one(diagnostic: &Diagnostic, sources: &SourceMap, renderer: &Renderer)
                 let shown_start = shown.len();
                 shown += &printable(text.get(start..end).unwrap_or_default());
                 let shown_end = shown.len();
-                shown += &printable(text.get(start.max(end)..).unwrap_or_default());
+                let tail = text.get(start.max(end)..).unwrap_or_default();
+                shown +=
+                    &printable(tail.get(..floor_char(tail, MAX_TAIL.min(tail.len()))).unwrap_or_default());
                 let mark = AnnotationKind::Primary
                     .span(shown_start..shown_end)
                     .label(diagnostic.label.as_deref().map(visible));
@@ -71,9 +92,14 @@ fn render_one(diagnostic: &Diagnostic, sources: &SourceMap, renderer: &Renderer)
         group = group.element(Level::NOTE.with_name("field").message(visible(path)));
     }
     if let Some(help) = &diagnostic.help {
-        group = group.element(Level::HELP.message(visible(help)));
+        group = group.element(Level::HELP.message(said(help)));
     }
     renderer.render(&[group])
+}
+
+/// What is said, without the credentials that a quoted address may hold.
+fn said(text: &str) -> String {
+    visible(&without_credentials(text)).into_owned()
 }
 
 /// A text with everything that could drive a terminal made visible. Line breaks stay.
@@ -106,14 +132,15 @@ fn is_unsafe(character: char) -> bool {
 
 /// All diagnostics as a JSON list. Fields that are not known are left out.
 pub fn to_json(diagnostics: &Diagnostics, sources: &SourceMap) -> Value {
-    diagnostics.iter().map(|diagnostic| one_to_json(diagnostic, sources)).collect()
+    let privacy = Privacy::of(sources);
+    diagnostics.iter().map(|diagnostic| one_to_json(diagnostic, sources, &privacy)).collect()
 }
 
-fn one_to_json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
+fn one_to_json(diagnostic: &Diagnostic, sources: &SourceMap, privacy: &Privacy) -> Value {
     let mut object = Map::new();
     object.insert("severity".to_owned(), diagnostic.severity.name().into());
     object.insert("code".to_owned(), diagnostic.code.into());
-    object.insert("message".to_owned(), diagnostic.message.as_str().into());
+    object.insert("message".to_owned(), without_credentials(&diagnostic.message).into());
     if let Some(location) = diagnostic.location
         && let Some(source) = sources.get(location.file)
     {
@@ -127,13 +154,14 @@ fn one_to_json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
         // A problem of a whole mapping is shown by its first line: what else is in it may be secret.
         let line = location.span.slice(&source.text).lines().next().unwrap_or_default();
         let text: String = line.chars().take(MAX_TEXT_CHARS).collect();
-        if !diagnostic.sensitive && !text.is_empty() {
+        let is_private = diagnostic.sensitive || !privacy.allows(location.file, location.span.start, line);
+        if !is_private && !text.is_empty() {
             object.insert("text".to_owned(), text.into());
         }
     }
     for (name, value) in [("path", &diagnostic.path), ("help", &diagnostic.help)] {
         if let Some(value) = value {
-            object.insert(name.to_owned(), value.as_str().into());
+            object.insert(name.to_owned(), without_credentials(value).into());
         }
     }
     Value::Object(object)

@@ -40,6 +40,12 @@ impl SshKey {
         Err(InvalidName { what: "an SSH public key", problem })
     }
 
+    /// The key without what stands behind it.
+    #[must_use]
+    pub fn without_comment(&self) -> Self {
+        Self(self.0.split(' ').take(2).collect::<Vec<_>>().join(" "))
+    }
+
     /// The key in one line.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -9,7 +9,7 @@ mod differences;
 mod plan;
 mod rules;
 
-pub use differences::{Difference, differences, shown};
+pub use differences::{Difference, differences, shown, without_credentials};
 pub use plan::{Change, ClusterPlan, Fate, HeldBack, Plan, PoolPlan, diff};
 pub(crate) use rules::INHERITED_FIELDS;
 pub use rules::{CLUSTER_FIELDS, Class, FieldClass, FieldRule, POOL_FIELDS, grows_in_place, rule_for};

@@ -292,10 +292,10 @@ pub struct Devices {
     /// A random number generator fed by the host.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rng: bool,
-    /// One queue for each virtual CPU on virtio disks.
+    /// One queue for each virtual CPU on virtio disks. A flavor may have it too.
     #[serde(default, skip_serializing_if = "is_default")]
     pub block_multi_queue: bool,
-    /// One queue for each virtual CPU on virtio network interfaces.
+    /// One queue for each virtual CPU on virtio network interfaces. A flavor may have it too.
     #[serde(default, skip_serializing_if = "is_default")]
     pub network_multi_queue: bool,
     /// How disks share the threads that do their input and output.
@@ -357,7 +357,7 @@ pub enum Eviction {
 /// How the machine's firmware starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Firmware {
-    /// Classic BIOS.
+    /// Classic BIOS; UEFI where the architecture has none.
     #[default]
     Bios,
     /// UEFI.

@@ -202,6 +202,13 @@ names! {
         "a UUID such as 11111111-2222-3333-4444-555555555555";
 }
 
+impl MacAddress {
+    /// Whether it stands for a group of interfaces.
+    pub fn is_multicast(&self) -> bool {
+        u8::from_str_radix(self.0.get(..2).unwrap_or("0"), 16).is_ok_and(|first| first & 1 == 1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

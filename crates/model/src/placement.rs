@@ -59,10 +59,12 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// The spread rules in force: those given, or one machine difference between hosts as far as possible.
+    /// The spread rules in force: those given, or one machine difference between hosts as far as possible,
+    /// unless machines want to be together.
     pub fn effective_spread(&self) -> Vec<Spread> {
         match &self.spread {
             Some(rules) => rules.clone(),
+            None if self.together != Preset::None => Vec::new(),
             None => vec![Spread::over_hosts()],
         }
     }

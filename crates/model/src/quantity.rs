@@ -76,6 +76,7 @@ macro_rules! quantity_impls {
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 schemars::json_schema!({
                     "type": "string",
+                    "x-trellis-text": true,
                     "pattern": "^[0-9]+(\\.[0-9]+)?([KMGTPE]i|[mkMGTPE]|[eE][0-9]+)?$"
                 })
             }

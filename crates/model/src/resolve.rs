@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::access::SshKey;
 use crate::cluster::{Cluster, Platform};
 use crate::flavor::Flavor;
 use crate::machine::{Compute, MachineTemplate, Shape};
@@ -85,6 +86,10 @@ impl MachineView {
             let resolved = resolve(cluster, pool);
             spec.template = resolved.template;
             spec.kubelet_version = resolved.kubelet_version;
+            // A default that is written out is the default.
+            spec.template.placement.spread = Some(spec.template.placement.effective_spread());
+            // What stands behind a key says whose it is and opens nothing.
+            spec.template.ssh_keys = spec.template.ssh_keys.iter().map(SshKey::without_comment).collect();
             if let Some(flavor) = resolved.flavor {
                 // What a flavor is for, in words, changes no machine.
                 inherited.insert("flavor".to_owned(), json(&Flavor { summary: String::new(), ..flavor }));

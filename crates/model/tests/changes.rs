@@ -262,6 +262,20 @@ fn the_cluster_acts_through_its_pools_and_cannot_lose_their_data() {
 }
 
 #[test]
+fn a_default_that_is_written_out_is_no_change() {
+    let written = patched(|v| {
+        v["clusters"][0]["spec"]["platform"]["kubevirt"]["namespace"] = json!("demo");
+        v["pools"][0]["spec"]["kubeletVersion"] = json!("1.34.2");
+        v["pools"][0]["spec"]["template"]["nics"] =
+            json!([{ "name": "default", "network": { "pod": {} }, "binding": "Masquerade" }]);
+        v["pools"][0]["spec"]["template"]["placement"] =
+            json!({ "spread": [{ "over": "kubernetes.io/hostname" }] });
+    });
+    assert!(diff(&mk_estate(), &written).is_empty(), "{:#?}", diff(&mk_estate(), &written));
+    assert_eq!(revision(&mk_estate()), revision(&written));
+}
+
+#[test]
 fn ovirt_storage_and_networks_replace_machines_too() {
     let id = |n: u32| format!("11111111-2222-3333-4444-{n:012}");
     let engine = |domain: u32| {

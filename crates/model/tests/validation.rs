@@ -220,7 +220,20 @@ fn every_rule_finds_what_it_is_for() {
             none(),
             template(json!({ "placement": { "spread": [{ "over": "k" }, { "over": "k" }] } })),
         ),
-        ("arm-without-uefi", none(), template(json!({ "architecture": "arm64" }))),
+        (
+            "address-taken-twice",
+            none(),
+            template(
+                json!({ "nics": [{ "name": "a", "network": { "pod": {} }, "addresses": { "first": "10.0.0.1/24", "gateway": "10.0.0.2" } }] }),
+            ),
+        ),
+        (
+            "multicast-mac",
+            none(),
+            template(
+                json!({ "nics": [{ "name": "a", "network": { "pod": {} }, "mac": "01:00:00:00:00:01" }] }),
+            ),
+        ),
         ("two-user-data", none(), template(json!({ "userData": { "secret": "s", "inline": "x" } }))),
         ("ranges-overlap", network(json!({ "services": ["10.0.0.0/16"], "nodes": ["10.0.3.0/24"] })), none()),
         ("node-prefix", network(json!({ "pods": [{ "cidr": "10.0.0.0/16", "nodePrefix": 12 }] })), none()),

@@ -15,11 +15,11 @@ use trellis_model::image::{FirstBoot, ImageDelivery, ImageSource};
 use trellis_model::machine::{Architecture, Firmware, MachineTemplate, Shape};
 use trellis_model::names::DomainName;
 use trellis_model::network::NicNetwork;
-use trellis_model::pool::Role;
 use trellis_model::problem::Problems;
 use trellis_model::{Cluster, Estate, Problem, Subject};
 
 use crate::machine::PoolOf;
+use crate::services;
 
 pub(crate) use objects::check_names;
 
@@ -30,8 +30,7 @@ pub fn check(estate: &Estate) -> Vec<Problem> {
     let mut out = Vec::new();
     for cluster in estate.clusters.iter().filter(|cluster| is_ours(cluster)) {
         let pools: Vec<_> = estate.pools.iter().filter(|pool| pool.spec.cluster == cluster.name).collect();
-        let has_services = pools.iter().any(|pool| pool.spec.role == Role::ControlPlane)
-            && cluster.spec.network.uses_pod_network();
+        let has_services = services::names_machines(cluster);
         for pool in pools {
             let subject = Subject::Pool(cluster.name.clone(), pool.name.clone());
             let mut problems = Problems::of(subject, &mut out);
@@ -284,6 +283,14 @@ fn check_addresses(template: &MachineTemplate, problems: &mut Problems<'_>) {
 
 fn check_user_data(template: &MachineTemplate, problems: &mut Problems<'_>) {
     let user_data = &template.user_data;
+    if let Some(secret) = &user_data.secret {
+        problems.warning(
+            "user-data-elsewhere",
+            "template.userData.secret",
+            format!("what Secret {secret} holds is not known here, so the machines' own Secrets are not rendered"),
+            "a controller copies it; by hand, make the Secret each machine names, with the key `userdata`, before the machine",
+        );
+    }
     let is_given = user_data.secret.is_some() || user_data.inline.is_some();
     if is_given && !template.ssh_keys.is_empty() {
         problems.warning(

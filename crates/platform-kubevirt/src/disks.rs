@@ -65,13 +65,13 @@ pub(crate) fn volumes(machine: &Machine<'_>) -> Vec<Volume> {
         data_volume: Some(DataVolumeVolume { name: volume }),
         ..Volume::default()
     };
-    let mut volumes = vec![data_volume(ROOT_DISK, names::root_disk(&machine.name))];
+    let mut volumes = vec![data_volume(ROOT_DISK, names::root_disk(machine.name()))];
     volumes.extend(
         machine
             .template()
             .data_disks
             .iter()
-            .map(|disk| data_volume(disk.name.as_str(), names::data_disk(&machine.name, &disk.name))),
+            .map(|disk| data_volume(disk.name.as_str(), names::data_disk(machine.name(), &disk.name))),
     );
     volumes.push(Volume {
         name: CONFIG_DRIVE.to_owned(),
@@ -87,12 +87,12 @@ pub(crate) fn data_volume_templates(machine: &Machine<'_>) -> Vec<DataVolumeTemp
     let mut root = DataVolumeSpec::default();
     images::fill_root_disk(&mut root, machine.cluster, template);
     place(&mut root, &template.root_disk.storage, template.root_disk.size);
-    let mut templates = vec![made_with(machine, names::root_disk(&machine.name), root)];
+    let mut templates = vec![made_with(machine, names::root_disk(machine.name()), root)];
     for disk in &template.data_disks {
         let blank = DataVolumeSource { blank: Some(Empty {}), ..DataVolumeSource::default() };
         let mut spec = DataVolumeSpec { source: Some(blank), ..DataVolumeSpec::default() };
         place(&mut spec, &disk.storage, disk.size);
-        templates.push(made_with(machine, names::data_disk(&machine.name, &disk.name), spec));
+        templates.push(made_with(machine, names::data_disk(machine.name(), &disk.name), spec));
     }
     templates
 }

@@ -53,19 +53,15 @@ pub(crate) fn fill_root_disk(spec: &mut DataVolumeSpec, cluster: &Cluster, templ
     spec.source = Some(source);
 }
 
-/// The golden volumes of these pools: one for each image on each kind of storage, by name.
+/// The golden volumes of these pools: one for each image, kind of storage and size, by name.
 ///
-/// A golden volume cannot be changed once it is made. Its size may come out differently later, when
-/// the smallest pool is gone: whoever applies these objects leaves an existing one alone.
+/// A volume cannot be changed once it is made, so everything that makes it is in its name. Pools with
+/// root disks of different sizes share one if they say how large the image is.
 pub(crate) fn golden_volumes(cluster: &Cluster, pools: &[PoolOf<'_>]) -> Vec<DataVolume> {
-    let mut sharers = BTreeMap::<String, Vec<&MachineTemplate>>::new();
-    for pool in pools {
-        if let Some(name) = golden_name(cluster, &pool.resolved.template) {
-            sharers.entry(name).or_default().push(&pool.resolved.template);
-        }
-    }
-    let volume = |(name, templates): (String, Vec<&MachineTemplate>)| {
-        let first = *templates.first()?;
+    let templates = pools.iter().map(|pool| &pool.resolved.template);
+    let named = templates.filter_map(|template| Some((golden_name(cluster, template)?, template)));
+    let named: BTreeMap<String, &MachineTemplate> = named.collect();
+    let volume = |(name, template): (String, &MachineTemplate)| {
         let mut metadata = metadata(cluster, name, labels::of_cluster(cluster));
         metadata.annotations = Some(owned([
             // Nothing mounts it, so that storage that waits for a first consumer would wait for ever.
@@ -74,7 +70,7 @@ pub(crate) fn golden_volumes(cluster: &Cluster, pools: &[PoolOf<'_>]) -> Vec<Dat
             ("cdi.kubevirt.io/storage.deleteAfterCompletion", "false"),
         ]));
         let mut spec = DataVolumeSpec::default();
-        let source = match first.image.source.as_ref()? {
+        let source = match template.image.source.as_ref()? {
             ImageSource::Http(image) => {
                 DataVolumeSource { http: Some(http(image)), ..DataVolumeSource::default() }
             }
@@ -84,16 +80,24 @@ pub(crate) fn golden_volumes(cluster: &Cluster, pools: &[PoolOf<'_>]) -> Vec<Dat
             _ => return None,
         };
         spec.source = Some(source);
-        disks::place(&mut spec, &first.root_disk.storage, golden_size(&templates)?);
+        disks::place(&mut spec, &template.root_disk.storage, golden_size(template));
         Some(DataVolume { metadata, spec })
     };
-    sharers.into_iter().filter_map(volume).collect()
+    named.into_iter().filter_map(volume).collect()
 }
 
-/// The unpacked image's size where it is known, else that of the smallest disk cloned from it.
-fn golden_size(sharers: &[&MachineTemplate]) -> Option<Bytes> {
-    let known = sharers.iter().filter_map(|template| template.image.virtual_size).min();
-    known.or_else(|| sharers.iter().map(|template| template.root_disk.size).min())
+/// The unpacked image's size where it is known, else that of the disk cloned from it.
+fn golden_size(template: &MachineTemplate) -> Bytes {
+    template.image.virtual_size.unwrap_or(template.root_disk.size)
+}
+
+/// What an image is, without how it is reached: new credentials do not make it another one.
+fn identity(source: &ImageSource) -> Option<(&str, Option<&str>)> {
+    match source {
+        ImageSource::Http(http) => Some((&http.url, http.checksum.as_deref())),
+        ImageSource::Registry(registry) => Some((&registry.url, None)),
+        _ => None,
+    }
 }
 
 /// The golden volume a pool's machines clone, if its image is delivered that way. Pools share one where
@@ -102,8 +106,8 @@ fn golden_name(cluster: &Cluster, template: &MachineTemplate) -> Option<String> 
     let Image { source: Some(source), delivery: ImageDelivery::Golden, .. } = &template.image else {
         return None;
     };
-    matches!(source, ImageSource::Http(_) | ImageSource::Registry(_))
-        .then(|| names::golden(cluster, &(source, &template.root_disk.storage)))
+    let identity = identity(source)?;
+    Some(names::golden(cluster, &(identity, &template.root_disk.storage, golden_size(template))))
 }
 
 fn http(image: &HttpImage) -> HttpSource {

@@ -4,6 +4,9 @@
 //! importer and cloner pods, which fill volumes in the same namespace, carry no such label and are
 //! left alone.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use k8s_openapi::api::networking::v1::{
     IPBlock, NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
     NetworkPolicyPort, NetworkPolicySpec,
@@ -14,6 +17,7 @@ use trellis_model::Cluster;
 use trellis_model::network::Publish;
 
 use crate::labels::{self, Labels, metadata};
+use crate::machine::PoolOf;
 use crate::names;
 use crate::services::API_PORT;
 
@@ -21,17 +25,20 @@ use crate::services::API_PORT;
 /// servers have another one than their Service.
 const DNS_PORTS: [i32; 2] = [53, 5353];
 
+/// Where a DNS cache on the host answers, if the infra cluster has one.
+const NODE_LOCAL_DNS: &str = "169.254.20.10/32";
+
 /// Ranges that are not the internet but the infra cluster, its hosts and other tenants.
 const PRIVATE_V4: &[&str] =
     &["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"];
 const PRIVATE_V6: &[&str] = &["fc00::/7", "fe80::/10"];
 
 /// The network policies of a cluster.
-pub(crate) fn policies(cluster: &Cluster) -> Vec<NetworkPolicy> {
+pub(crate) fn policies(cluster: &Cluster, pools: &[PoolOf<'_>]) -> Vec<NetworkPolicy> {
     vec![
         policy(cluster, "default-deny", labels::select_cluster(cluster), Some(Vec::new()), Some(Vec::new())),
         within(cluster),
-        name_resolution(cluster),
+        name_resolution(cluster, pools),
         internet(cluster),
         api(cluster),
     ]
@@ -74,9 +81,24 @@ fn within(cluster: &Cluster) -> NetworkPolicy {
     )
 }
 
-fn name_resolution(cluster: &Cluster) -> NetworkPolicy {
+/// Name servers: those of the infra cluster, and those that pools name.
+fn name_resolution(cluster: &Cluster, pools: &[PoolOf<'_>]) -> NetworkPolicy {
     let ports = DNS_PORTS.into_iter().flat_map(|number| [port("UDP", number), port("TCP", number)]).collect();
-    let rule = NetworkPolicyEgressRule { to: Some(vec![any_pod()]), ports: Some(ports) };
+    let templates = pools.iter().map(|pool| &pool.resolved.template);
+    let named: BTreeSet<IpAddr> = templates
+        .flat_map(|template| {
+            let fixed = template.nics.iter().filter_map(|nic| nic.addresses.as_ref());
+            template.dns.nameservers.iter().chain(fixed.flat_map(|addresses| &addresses.nameservers))
+        })
+        .map(|server| server.0)
+        .collect();
+    let mut to = vec![any_pod(), block(NODE_LOCAL_DNS, &[])];
+    to.extend(
+        named
+            .iter()
+            .map(|server| block(&format!("{server}/{}", if server.is_ipv4() { 32 } else { 128 }), &[])),
+    );
+    let rule = NetworkPolicyEgressRule { to: Some(to), ports: Some(ports) };
     policy(cluster, "allow-dns", labels::select_cluster(cluster), None, Some(vec![rule]))
 }
 

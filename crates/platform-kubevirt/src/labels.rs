@@ -66,7 +66,7 @@ pub(crate) fn of_machine(machine: &Machine<'_>) -> Labels {
     labels.extend(owned([
         (POOL, machine.pool.name.as_str()),
         (ROLE, machine.pool.spec.role.as_str()),
-        (MACHINE, &machine.name),
+        (MACHINE, machine.name()),
     ]));
     labels
 }
@@ -79,10 +79,10 @@ pub(crate) fn of_vm(machine: &Machine<'_>) -> Labels {
     // Ours come last, so that nothing wished for replaces them.
     labels.extend(of_machine(machine));
     labels.extend(owned([
-        (REVISION, machine.revision.as_str()),
+        (REVISION, machine.identity.revision.as_str()),
         (CLUSTER_API_CLUSTER, machine.cluster.name.as_str()),
         (CLUSTER_API_ROLE, spec.role.as_str()),
-        (KUBEVIRT_VM, &machine.name),
+        (KUBEVIRT_VM, machine.name()),
     ]));
     labels
 }

@@ -29,6 +29,6 @@ mod user_data;
 mod vm;
 
 pub use check::{check, missing};
-pub use names::machine_name;
+pub use machine::MachineIdentity;
 pub use object::Object;
 pub use render::{Rendered, render, render_cluster, render_machine};

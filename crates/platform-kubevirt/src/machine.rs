@@ -2,26 +2,58 @@
 
 use trellis_model::canonical::Revision;
 use trellis_model::machine::MachineTemplate;
+use trellis_model::placement::Locality;
 use trellis_model::resolve::{ResolvedPool, resolve};
 use trellis_model::{Cluster, Pool};
 
 use crate::names;
+
+/// Which machine is meant: decided when it is made, recorded, and passed in ever after. A machine keeps its
+/// name, its revision and its zone although its pool changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineIdentity {
+    /// Its name.
+    pub name: String,
+    /// Its number in the pool, from zero; addresses are dealt out by it.
+    pub ordinal: u32,
+    /// The revision it was made from.
+    pub revision: Revision,
+    /// The zone it is in.
+    pub zone: Option<Locality>,
+}
+
+impl MachineIdentity {
+    /// The identity of a machine that is made now, with that number.
+    pub fn fresh(cluster: &Cluster, pool: &Pool, ordinal: u32) -> Self {
+        Self::of_revision(cluster, pool, Revision::of(cluster, pool), ordinal)
+    }
+
+    fn of_revision(cluster: &Cluster, pool: &Pool, revision: Revision, ordinal: u32) -> Self {
+        let name = names::machine_name(cluster, pool, &revision, ordinal);
+        let zone = pool.spec.template.placement.zone_of(ordinal).cloned();
+        Self { name, ordinal, revision, zone }
+    }
+}
 
 /// A machine of a pool.
 pub(crate) struct Machine<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) pool: &'a Pool,
     pub(crate) resolved: &'a ResolvedPool,
-    pub(crate) revision: &'a Revision,
-    /// Its number in the pool, from zero.
-    pub(crate) ordinal: u32,
-    pub(crate) name: String,
+    pub(crate) identity: MachineIdentity,
+    /// Its user data, where the pool says only where it is kept.
+    pub(crate) user_data: Option<&'a str>,
 }
 
 impl Machine<'_> {
     /// What it is made of.
     pub(crate) fn template(&self) -> &MachineTemplate {
         &self.resolved.template
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.identity.name
     }
 }
 
@@ -39,15 +71,24 @@ impl<'a> PoolOf<'a> {
         Self { cluster, pool, resolved: resolve(cluster, pool), revision: Revision::of(cluster, pool) }
     }
 
-    /// The machine with that number.
-    pub(crate) fn machine(&self, ordinal: u32) -> Machine<'_> {
-        let name = names::machine_name(self.cluster, self.pool, &self.revision, ordinal);
-        let Self { cluster, pool, resolved, revision } = self;
-        Machine { cluster, pool, resolved, revision, ordinal, name }
+    /// A machine of the pool.
+    pub(crate) fn machine<'b>(
+        &'b self,
+        identity: MachineIdentity,
+        user_data: Option<&'b str>,
+    ) -> Machine<'b> {
+        let Self { cluster, pool, resolved, .. } = self;
+        Machine { cluster, pool, resolved, identity, user_data }
     }
 
-    /// All machines of the pool, by number.
+    /// The machine that would be made now with that number.
+    pub(crate) fn fresh(&self, ordinal: u32) -> Machine<'_> {
+        let revision = self.revision.clone();
+        self.machine(MachineIdentity::of_revision(self.cluster, self.pool, revision, ordinal), None)
+    }
+
+    /// All machines of the pool as they would be made now, by number.
     pub(crate) fn machines(&self) -> impl Iterator<Item = Machine<'_>> {
-        (0..self.pool.spec.replicas).map(|ordinal| self.machine(ordinal))
+        (0..self.pool.spec.replicas).map(|ordinal| self.fresh(ordinal))
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn endpoint(cluster: &Cluster, endpoint: &str) -> String {
 }
 
 /// The name of a machine: that of its pool if it has one, else cluster, pool, revision and number.
-pub fn machine_name(cluster: &Cluster, pool: &Pool, revision: &Revision, ordinal: u32) -> String {
+pub(crate) fn machine_name(cluster: &Cluster, pool: &Pool, revision: &Revision, ordinal: u32) -> String {
     match &pool.spec.machine_name {
         Some(name) => name.as_str().to_owned(),
         None => numbered(cluster.name.as_str(), pool.name.as_str(), revision.as_str(), ordinal),

@@ -74,7 +74,7 @@ pub(crate) fn network_data(machine: &Machine<'_>) -> Option<String> {
     }
     let data = NetworkData {
         links: nics.iter().filter_map(link).collect(),
-        networks: nics.iter().filter_map(|nic| network(nic, machine.ordinal)).collect(),
+        networks: nics.iter().filter_map(|nic| network(nic, machine.identity.ordinal)).collect(),
         services,
     };
     serde_json::to_string(&data).ok()

@@ -76,7 +76,7 @@ pub(crate) fn mac_address(machine: &Machine<'_>, nic: &Nic) -> Option<String> {
     match &nic.mac {
         Some(mac) => Some(mac.clone().to_string()),
         None => has_static_addresses(&machine.template().nics)
-            .then(|| names::mac_address(machine.cluster, &machine.name, &nic.name)),
+            .then(|| names::mac_address(machine.cluster, machine.name(), &nic.name)),
     }
 }
 

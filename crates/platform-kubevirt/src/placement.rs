@@ -71,7 +71,7 @@ fn select_pool(machine: &Machine<'_>) -> Labels {
 pub(crate) fn affinity(machine: &Machine<'_>) -> Option<Affinity> {
     let placement = &machine.template().placement;
     let affinity = Affinity {
-        node_affinity: host_affinity(placement, machine.ordinal),
+        node_affinity: host_affinity(placement, machine.identity.zone.as_ref()),
         pod_affinity: machine_terms(machine, placement.together).map(|(required, preferred)| PodAffinity {
             required_during_scheduling_ignored_during_execution: required,
             preferred_during_scheduling_ignored_during_execution: preferred,
@@ -108,13 +108,13 @@ fn machine_terms(machine: &Machine<'_>, wish: Preset) -> Option<MachineTerms> {
 }
 
 /// Affinity to hosts. What must hold is one term, because terms are alternatives to each other.
-fn host_affinity(placement: &Placement, ordinal: u32) -> Option<NodeAffinity> {
+fn host_affinity(placement: &Placement, zone: Option<&Locality>) -> Option<NodeAffinity> {
     let wanted = placement.wanted_hosts.iter().map(|rule| (rule.strength, wanted_hosts(rule)));
     let avoided = placement.avoided_hosts.iter().map(|rule| (rule.strength, avoided_hosts(rule)));
     let (hard, soft): (Vec<_>, Vec<_>) =
         wanted.chain(avoided).partition(|(strength, _)| *strength == Strength::Hard);
     let region = placement.region.as_ref().map(|region| locality(REGION_LABEL, region));
-    let zone = placement.zone_of(ordinal).map(|zone| locality(ZONE_LABEL, zone));
+    let zone = zone.map(|zone| locality(ZONE_LABEL, zone));
     let required: Vec<_> =
         region.into_iter().chain(zone).chain(hard.into_iter().map(|(_, rule)| rule)).collect();
     let preferred: Vec<_> = soft

@@ -3,7 +3,7 @@
 use trellis_model::{Cluster, Estate, Pool, Problem, Subject};
 
 use crate::check::{self, check_names, is_ours, is_renderable};
-use crate::machine::{Machine, PoolOf};
+use crate::machine::{Machine, MachineIdentity, PoolOf};
 use crate::object::Object;
 use crate::{flavors, images, isolation, networks, services, user_data, vm};
 
@@ -42,8 +42,8 @@ pub fn render(estate: &Estate) -> Rendered {
     Rendered { objects, problems }
 }
 
-/// What the machines of a cluster share: isolation first, then networks, flavors, golden volumes and
-/// Services.
+/// What the machines of a cluster share: isolation first, then networks, flavors, golden volumes and the
+/// Services of the API.
 pub fn render_cluster(cluster: &Cluster, pools: &[&Pool]) -> Vec<Object> {
     if !is_ours(cluster) {
         return Vec::new();
@@ -51,7 +51,8 @@ pub fn render_cluster(cluster: &Cluster, pools: &[&Pool]) -> Vec<Object> {
     let pools: Vec<PoolOf<'_>> =
         pools.iter().map(|pool| PoolOf::new(cluster, pool)).filter(is_renderable).collect();
     let mut objects = Vec::new();
-    objects.extend(isolation::policies(cluster).into_iter().map(|o| Object::NetworkPolicy(Box::new(o))));
+    objects
+        .extend(isolation::policies(cluster, &pools).into_iter().map(|o| Object::NetworkPolicy(Box::new(o))));
     let definitions = networks::attachment_definitions(cluster).into_iter();
     objects.extend(definitions.map(|o| Object::NetworkAttachmentDefinition(Box::new(o))));
     for (name, flavor) in flavors::used(&pools) {
@@ -66,20 +67,31 @@ pub fn render_cluster(cluster: &Cluster, pools: &[&Pool]) -> Vec<Object> {
     objects
 }
 
-/// One machine of a pool: its Secrets, then the virtual machine. Nothing where something is missing
-/// that a machine needs.
-pub fn render_machine(cluster: &Cluster, pool: &Pool, ordinal: u32) -> Vec<Object> {
+/// One machine of a pool: its Service and Secrets, then the virtual machine. Nothing where something is
+/// missing that a machine needs.
+///
+/// `user_data` is what the Secret holds that the pool's `userData.secret` names; without it the machine's
+/// own Secret is left for others to make.
+pub fn render_machine(
+    cluster: &Cluster,
+    pool: &Pool,
+    identity: &MachineIdentity,
+    user_data: Option<&str>,
+) -> Vec<Object> {
     let pool = PoolOf::new(cluster, pool);
     if is_ours(cluster) && is_renderable(&pool) {
-        machine_objects(&pool.machine(ordinal))
+        machine_objects(&pool.machine(identity.clone(), user_data))
     } else {
         Vec::new()
     }
 }
 
 fn machine_objects(machine: &Machine<'_>) -> Vec<Object> {
-    let mut objects: Vec<Object> =
-        user_data::secrets(machine).into_iter().map(|secret| Object::Secret(Box::new(secret))).collect();
+    let mut objects = Vec::new();
+    if services::names_machines(machine.cluster) {
+        objects.push(Object::Service(Box::new(services::machine_service(machine))));
+    }
+    objects.extend(user_data::secrets(machine).into_iter().map(|secret| Object::Secret(Box::new(secret))));
     objects.push(Object::VirtualMachine(Box::new(vm::virtual_machine(machine))));
     objects
 }

@@ -15,9 +15,8 @@ pub(crate) const API_PORT: i32 = 6443;
 /// The port machines fetch their configuration from.
 const MACHINE_CONFIG_PORT: i32 = 22623;
 
-/// The Services of a cluster: its API for everyone, the API for its own machines, and each machine by
-/// name. Without the pod network there is nothing they could point to, and without machines of the
-/// control plane the API is somewhere else.
+/// The Services of a cluster: its API for everyone, and the API for its own machines. Without the pod network
+/// there is nothing they could point to, and without machines of the control plane the API is somewhere else.
 pub(crate) fn services(cluster: &Cluster, pools: &[PoolOf<'_>]) -> Vec<Service> {
     let has_control_plane = pools.iter().any(|pool| pool.pool.spec.role == Role::ControlPlane);
     if !has_control_plane || !cluster.spec.network.uses_pod_network() {
@@ -27,19 +26,13 @@ pub(crate) fn services(cluster: &Cluster, pools: &[PoolOf<'_>]) -> Vec<Service> 
         Publish::External => "LoadBalancer",
         Publish::Internal => "ClusterIP",
     };
-    let mut services = vec![
-        endpoint(cluster, "api", kind, &[("api", API_PORT)]),
-        endpoint(
-            cluster,
-            "api-int",
-            "ClusterIP",
-            &[("api", API_PORT), ("machine-config", MACHINE_CONFIG_PORT)],
-        ),
-    ];
-    services.extend(
-        pools.iter().flat_map(|pool| pool.machines().map(|m| machine_service(&m)).collect::<Vec<_>>()),
-    );
-    services
+    let ports = [("api", API_PORT), ("machine-config", MACHINE_CONFIG_PORT)];
+    vec![endpoint(cluster, "api", kind, &ports[..1]), endpoint(cluster, "api-int", "ClusterIP", &ports)]
+}
+
+/// Whether machines have names of their own: the cluster has a domain, and Services can point to them.
+pub(crate) fn names_machines(cluster: &Cluster) -> bool {
+    cluster.spec.base_domain.is_some() && cluster.spec.network.uses_pod_network()
 }
 
 fn endpoint(cluster: &Cluster, name: &str, kind: &str, ports: &[(&str, i32)]) -> Service {
@@ -64,17 +57,17 @@ fn endpoint(cluster: &Cluster, name: &str, kind: &str, ports: &[(&str, i32)]) ->
 
 /// A name that follows the machine from address to address. It must resolve before the machine is
 /// ready: members of a control plane find each other by it while they start.
-fn machine_service(machine: &Machine<'_>) -> Service {
+pub(crate) fn machine_service(machine: &Machine<'_>) -> Service {
     let spec = ServiceSpec {
         cluster_ip: Some("None".to_owned()),
         publish_not_ready_addresses: Some(true),
         ..selecting(labels::owned([
             (labels::CLUSTER, machine.cluster.name.as_str()),
-            (labels::MACHINE, &machine.name),
+            (labels::MACHINE, machine.name()),
         ]))
     };
     Service {
-        metadata: metadata(machine.cluster, machine.name.clone(), labels::of_machine(machine)),
+        metadata: metadata(machine.cluster, machine.name().to_owned(), labels::of_machine(machine)),
         spec: Some(spec),
         status: None,
     }

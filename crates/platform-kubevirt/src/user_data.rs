@@ -22,12 +22,11 @@ const NETWORK_DATA_KEY: &str = "networkdata";
 /// The Secrets of a machine; they must exist before it does.
 pub(crate) fn secrets(machine: &Machine<'_>) -> Vec<Secret> {
     let network = network_data(machine).map(|text| (NETWORK_DATA_KEY, text));
-    let user_data = &machine.template().user_data;
-    let (name, contents): (String, Vec<(&str, String)>) = if user_data.secret.is_some() {
-        (names::network_data(&machine.name), network.into_iter().collect())
-    } else {
-        let text = user_data.inline.clone().unwrap_or_else(|| generated(machine));
-        (names::user_data(&machine.name), [(USER_DATA_KEY, text)].into_iter().chain(network).collect())
+    let (name, contents): (String, Vec<(&str, String)>) = match user_data(machine) {
+        Some(text) => {
+            (names::user_data(machine.name()), [(USER_DATA_KEY, text)].into_iter().chain(network).collect())
+        }
+        None => (names::network_data(machine.name()), network.into_iter().collect()),
     };
     if contents.is_empty() {
         return Vec::new();
@@ -41,13 +40,22 @@ pub(crate) fn secrets(machine: &Machine<'_>) -> Vec<Secret> {
     }]
 }
 
+/// What the machine reads at first boot; nothing where only the place is known that it is kept in.
+fn user_data(machine: &Machine<'_>) -> Option<String> {
+    let wished = &machine.template().user_data;
+    match (machine.user_data, &wished.inline, &wished.secret) {
+        (Some(given), _, _) => Some(given.to_owned()),
+        (None, Some(inline), _) => Some(inline.clone()),
+        (None, None, Some(_)) => None,
+        (None, None, None) => Some(generated(machine)),
+    }
+}
+
 /// The volume of the config drive.
 pub(crate) fn config_drive(machine: &Machine<'_>) -> CloudInitConfigDrive {
-    let own = || names::user_data(&machine.name);
-    let (user, network) = match &machine.template().user_data.secret {
-        Some(secret) => (secret.to_string(), names::network_data(&machine.name)),
-        None => (own(), own()),
-    };
+    let user = names::user_data(machine.name());
+    let network =
+        if user_data(machine).is_some() { user.clone() } else { names::network_data(machine.name()) };
     let has_network_data = crate::nics::has_static_addresses(&machine.template().nics);
     CloudInitConfigDrive {
         secret_ref: Some(LocalObjectReference { name: user }),
@@ -117,7 +125,7 @@ fn generated(machine: &Machine<'_>) -> String {
     match template.image.os.first_boot() {
         FirstBoot::CloudInit => {
             let config = CloudConfig {
-                hostname: &machine.name,
+                hostname: machine.name(),
                 fqdn: fqdn(machine),
                 prefer_fqdn_over_hostname: false,
                 ssh_authorized_keys: keys,
@@ -137,7 +145,7 @@ fn generated(machine: &Machine<'_>) -> String {
                     mode: 0o644,
                     overwrite: true,
                     // A machine's name is a DNS label: nothing in it needs escaping.
-                    contents: Contents { source: format!("data:,{}%0A", machine.name) },
+                    contents: Contents { source: format!("data:,{}%0A", machine.name()) },
                 }],
             },
         }),
@@ -148,8 +156,8 @@ fn generated(machine: &Machine<'_>) -> String {
 fn fqdn(machine: &Machine<'_>) -> String {
     let cluster = machine.cluster;
     match &cluster.spec.base_domain {
-        Some(domain) => format!("{}.{}.{domain}", machine.name, cluster.name),
-        None => format!("{}.{}.svc.cluster.local", machine.name, cluster.infra_namespace()),
+        Some(domain) => format!("{}.{}.{domain}", machine.name(), cluster.name),
+        None => format!("{}.{}.svc.cluster.local", machine.name(), cluster.infra_namespace()),
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn virtual_machine(machine: &Machine<'_>) -> VirtualMachine {
     let template = machine.template();
     let (annotations, _) = labels::annotations(machine);
     let annotations = Some(annotations).filter(|annotations| !annotations.is_empty());
-    let mut vm_metadata = metadata(machine.cluster, machine.name.clone(), labels::of_vm(machine));
+    let mut vm_metadata = metadata(machine.cluster, machine.name().to_owned(), labels::of_vm(machine));
     vm_metadata.annotations.clone_from(&annotations);
     let mut template_annotations = annotations.unwrap_or_default();
     if nics::bridges_pod_network(&template.nics) {
@@ -59,7 +59,7 @@ fn instance(machine: &Machine<'_>) -> VirtualMachineInstanceSpec {
         dns_policy,
         domain: domain(machine),
         eviction_strategy: Some(eviction.to_owned()),
-        hostname: Some(machine.name.clone()),
+        hostname: Some(machine.name().to_owned()),
         networks: nics::networks(machine),
         node_selector: placement::node_selector(machine),
         termination_grace_period_seconds: Some(i64::from(template.stop_grace_seconds)),
@@ -108,7 +108,7 @@ fn domain(machine: &Machine<'_>) -> Domain {
 
 fn firmware(machine: &Machine<'_>) -> Firmware {
     let template = machine.template();
-    let uuid = names::firmware_uuid(machine.cluster, &machine.name);
+    let uuid = names::firmware_uuid(machine.cluster, machine.name());
     Firmware { bootloader: bootloader(template), serial: Some(uuid.clone()), uuid: Some(uuid) }
 }
 
@@ -119,6 +119,8 @@ fn bootloader(template: &MachineTemplate) -> Option<Bootloader> {
     }
     let efi = |secure_boot| Bootloader { bios: None, efi: Some(Efi { secure_boot: Some(secure_boot) }) };
     Some(match template.firmware {
+        // 64-bit Arm has no BIOS.
+        machine::Firmware::Bios if template.architecture == Architecture::Arm64 => efi(false),
         machine::Firmware::Bios => Bootloader { bios: Some(Empty {}), efi: None },
         machine::Firmware::Uefi => efi(false),
         machine::Firmware::UefiSecureBoot => efi(true),

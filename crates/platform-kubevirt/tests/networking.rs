@@ -82,7 +82,7 @@ fn name_resolution_is_the_pods() {
 
 #[test]
 fn services_have_plain_names_in_a_namespace_of_ones_own() {
-    let objects = with_cluster(json!({}), vec![control_plane(3)]);
+    let objects = with_cluster(json!({ "baseDomain": "svc.cluster.local" }), vec![control_plane(3)]);
     let services = of_kind(&objects, "Service");
     let names: Vec<&Value> = services.iter().map(|service| &service["metadata"]["name"]).collect();
     assert_eq!((names[0].as_str(), names[1].as_str()), (Some("api"), Some("api-int")));
@@ -110,6 +110,24 @@ fn services_carry_the_clusters_name_in_a_shared_namespace() {
 #[test]
 fn without_a_control_plane_of_its_own_a_cluster_has_no_services() {
     assert!(of_kind(&with_cluster(json!({}), vec![templated(json!({}))]), "Service").is_empty());
+}
+
+#[test]
+fn a_cluster_with_a_domain_names_its_machines() {
+    let objects = with_cluster(json!({ "baseDomain": "example.com" }), vec![templated(json!({}))]);
+    let at = |kind: &str| objects.iter().position(|object| object["kind"] == kind).unwrap();
+    assert_eq!(objects[at("Service")]["metadata"]["name"], objects[at("VirtualMachine")]["metadata"]["name"]);
+    assert!(at("Service") < at("VirtualMachine"));
+}
+
+#[test]
+fn name_servers_a_pool_names_can_be_reached() {
+    let pool = templated(json!({ "dns": { "policy": "None", "nameservers": ["10.1.1.53", "fd00::53"] } }));
+    let objects = with_cluster(json!({}), vec![pool]);
+    let policies = of_kind(&objects, "NetworkPolicy");
+    let dns = policies.iter().find(|policy| policy["metadata"]["name"] == "demo-allow-dns").unwrap();
+    let to = dns["spec"]["egress"][0]["to"].to_string();
+    assert!(to.contains("10.1.1.53/32") && to.contains("fd00::53/128"), "{to}");
 }
 
 #[test]

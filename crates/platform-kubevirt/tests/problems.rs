@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trellis_model::{Estate, Problem, Severity};
-use trellis_platform_kubevirt::{check, missing, render, render_machine};
+use trellis_platform_kubevirt::{MachineIdentity, check, missing, render, render_machine};
 
 use crate::builders::{cluster, demo, of_kind, pool, templated};
 
@@ -46,7 +46,8 @@ fn clusters_of_other_platforms_are_left_out_with_one_error() {
         rendered.problems[0].message,
         "oVirt machines are rendered by the oVirt platform, which is not part of this build"
     );
-    assert!(render_machine(&estate.clusters[0], &estate.pools[0], 0).is_empty());
+    let (cluster, pool) = (&estate.clusters[0], &estate.pools[0]);
+    assert!(render_machine(cluster, pool, &MachineIdentity::fresh(cluster, pool, 0), None).is_empty());
 }
 
 #[test]
@@ -260,8 +261,12 @@ fn names_that_are_taken_are_refused_and_the_first_stays() {
 #[test]
 fn services_must_begin_with_a_letter() {
     let masters = json!({ "role": "control-plane" });
-    let estate = Estate { clusters: vec![cluster("1st", json!({}))], pools: vec![pool("1st", "m", masters)] };
+    let estate = Estate {
+        clusters: vec![cluster("1st", json!({ "baseDomain": "example.com" }))],
+        pools: vec![pool("1st", "m", masters)],
+    };
     assert_eq!(problem(&estate, "service-name").severity, Severity::Error);
-    let workers = Estate { clusters: estate.clusters.clone(), pools: vec![pool("1st", "w", json!({}))] };
+    let nameless = vec![cluster("1st", json!({}))];
+    let workers = Estate { clusters: nameless, pools: vec![pool("1st", "w", json!({}))] };
     assert_eq!(check(&workers), []);
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 use trellis_model::{Estate, validate};
-use trellis_platform_kubevirt::{Object, check, missing, render, render_machine};
+use trellis_platform_kubevirt::{MachineIdentity, Object, check, missing, render, render_machine};
 
 use crate::admission;
 use crate::builders::{cluster, errors, merged, of_kind, pool};
@@ -229,10 +229,12 @@ proptest! {
             let spec = &vm["spec"]["template"]["spec"];
             for volume in spec["volumes"].as_array().unwrap() {
                 let drive = &volume["cloudInitConfigDrive"];
-                for reference in [&drive["secretRef"]["name"], &drive["networkDataSecretRef"]["name"]] {
-                    let ours = !reference.is_null() && reference != "mine";
-                    prop_assert!(!ours || before("Secret", reference), "{reference} is missing");
-                }
+                // User data that is kept elsewhere is copied by a controller: its Secret is not rendered.
+                let kept = |pool: &trellis_model::Pool| pool.spec.template.user_data.secret.is_some();
+                let (user, network) = (&drive["secretRef"]["name"], &drive["networkDataSecretRef"]["name"]);
+                let is_copied = estate.pools.iter().any(kept);
+                prop_assert!(user.is_null() || is_copied || before("Secret", user), "{user} is missing");
+                prop_assert!(network.is_null() || before("Secret", network), "{network} is missing");
             }
             for matcher in ["instancetype", "preference"] {
                 let matcher = &vm["spec"][matcher];
@@ -262,7 +264,7 @@ proptest! {
         for pool in &estate.pools {
             let cluster = estate.cluster(&pool.spec.cluster).unwrap();
             for ordinal in 0..pool.spec.replicas {
-                let alone = render_machine(cluster, pool, ordinal);
+                let alone = render_machine(cluster, pool, &MachineIdentity::fresh(cluster, pool, ordinal), None);
                 prop_assert!(!alone.is_empty() && alone.iter().all(|object| all.contains(object)));
             }
         }

@@ -15,8 +15,8 @@ fn volumes(objects: &[Value]) -> Value {
 }
 
 #[test]
-fn pools_share_a_golden_volume_as_large_as_the_smallest_disk() {
-    let image = json!({ "os": "ubuntu", "source": { "http": {
+fn pools_share_a_golden_volume_if_they_know_the_images_size() {
+    let image = json!({ "os": "ubuntu", "virtualSize": "15Gi", "source": { "http": {
         "url": "https://images.example/noble.img", "checksum": "sha256:abcd", "secret": "web", "certConfigMap": "ca",
         "headers": { "X-Token": "t" }, "headerSecrets": ["headers"] } } });
     let sized = |name: &str, size: &str| {
@@ -31,6 +31,22 @@ fn pools_share_a_golden_volume_as_large_as_the_smallest_disk() {
     assert_eq!(root["source"]["pvc"]["name"], golden_volumes[0]["metadata"]["name"]);
     assert_eq!(root["source"]["pvc"]["namespace"], "demo");
     golden("golden_image", &volumes(&objects));
+}
+
+#[test]
+fn a_golden_volume_is_never_changed_by_another_pool_or_by_new_credentials() {
+    let sized = |name: &str, size: &str, secret: &str| {
+        let image = json!({ "os": "ubuntu", "source": { "http": { "url": "https://images.example/noble.img", "secret": secret } } });
+        pool("demo", name, json!({ "template": { "image": image, "rootDisk": { "size": size } } }))
+    };
+    let golden = |pools| -> Vec<Value> {
+        of_kind(&rendered(&demo(pools)), "DataVolume").into_iter().cloned().collect()
+    };
+    let alone = golden(vec![sized("a", "20Gi", "s")]);
+    let both = golden(vec![sized("a", "20Gi", "s"), sized("b", "12Gi", "s")]);
+    assert!(both.contains(&alone[0]) && both.len() == 2);
+    let renewed = golden(vec![sized("a", "20Gi", "t")]);
+    assert_eq!(renewed[0]["metadata"]["name"], alone[0]["metadata"]["name"]);
 }
 
 #[test]
@@ -168,7 +184,7 @@ fn fixed_addresses_go_onto_the_config_drive() {
 }
 
 #[test]
-fn a_secret_of_the_tenant_is_referred_to_and_network_data_is_kept_beside_it() {
+fn user_data_kept_elsewhere_is_left_for_others_to_copy_and_network_data_is_kept_beside_it() {
     let objects = with_cluster(
         vlan_cluster(),
         vec![templated(json!({ "nics": static_nics(), "userData": { "secret": "mine" } }))],
@@ -177,7 +193,8 @@ fn a_secret_of_the_tenant_is_referred_to_and_network_data_is_kept_beside_it() {
     assert_eq!(secrets.len(), 1);
     assert!(secrets[0]["data"]["userdata"].is_null());
     let drive = &instance(&objects)["volumes"][1]["cloudInitConfigDrive"];
-    assert_eq!(drive["secretRef"]["name"], "mine");
+    let machine = of_kind(&objects, "VirtualMachine")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    assert_eq!(drive["secretRef"]["name"], format!("{machine}-user-data"));
     assert_eq!(drive["networkDataSecretRef"]["name"], secrets[0]["metadata"]["name"]);
     golden("secret_of_the_tenant", drive);
 }

@@ -102,6 +102,11 @@ impl From<DialectName> for Dialect {
 }
 
 impl Args {
+    /// What the command prints.
+    pub(crate) fn format(&self) -> Format {
+        self.output
+    }
+
     /// Runs the command.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let Self { output, color, command } = self;

@@ -3,6 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use crate::args::Format;
+
 /// How a command ended. Each has an exit code of its own, documented in `docs/reference/exit-codes.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -46,7 +48,9 @@ impl Exit {
             }
             Self::Files => "A file could not be read, or the output could not be written.",
             Self::Refused => "`plan` found a change that cannot be made.",
-            Self::Lossy => "`convert --strict` would lose something.",
+            Self::Lossy => {
+                "`convert --strict` would lose something, or lacks what the other dialect demands."
+            }
             Self::NotYet => "The command is not part of this build yet.",
         }
     }
@@ -82,12 +86,16 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Prints the failure and gives the exit code. A closed pipe is not one: whoever reads has read enough.
-    pub(crate) fn report(self) -> ExitCode {
+    pub(crate) fn report(self, format: Format) -> ExitCode {
         if matches!(&self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             return Exit::Success.into();
         }
+        let text = match format {
+            Format::Human => format!("error: {self}\n"),
+            Format::Json => format!("{:#}\n", serde_json::json!({ "error": self.to_string() })),
+        };
         // Standard error may be closed as well; the exit code still tells.
-        let _ = io::Write::write_all(&mut io::stderr(), format!("error: {self}\n").as_bytes());
+        let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
         match self {
             Self::NoInput | Self::Usage(_) => ExitCode::from(2),
             Self::Read { .. } | Self::Write(_) => Exit::Files.into(),

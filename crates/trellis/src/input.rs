@@ -10,27 +10,42 @@ use crate::exit::Failure;
 /// More than any manifest needs; the parser has a limit of its own for each text.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
+/// What was read, and what could not be.
+pub(crate) struct Input {
+    /// The texts.
+    pub(crate) sources: SourceMap,
+    /// Why others could not be read. They do not keep the rest from being looked at.
+    pub(crate) unreadable: Vec<Failure>,
+}
+
 /// Reads all files, the manifests of all folders, and standard input for `-`.
-pub(crate) fn read_all(files: &[PathBuf]) -> Result<SourceMap, Failure> {
-    let mut sources = SourceMap::new();
-    if files.is_empty() {
-        if std::io::stdin().is_terminal() {
-            return Err(Failure::NoInput);
-        }
-        add_stdin(&mut sources)?;
-    }
+pub(crate) fn read_all(files: &[PathBuf]) -> Result<Input, Failure> {
+    let mut input = Input { sources: SourceMap::new(), unreadable: Vec::new() };
+    let stdin = [PathBuf::from("-")];
+    let files = match files {
+        [] if std::io::stdin().is_terminal() => return Err(Failure::NoInput),
+        [] => &stdin,
+        files => files,
+    };
     for file in files {
         if file.as_os_str() == "-" {
-            add_stdin(&mut sources)?;
+            input.add(add_stdin);
         } else if file.is_dir() {
-            for file in manifests_in(file)? {
-                add_file(&file, &mut sources)?;
+            match manifests_in(file) {
+                Ok(files) => files.iter().for_each(|file| input.add(|sources| add_file(file, sources))),
+                Err(failure) => input.unreadable.push(failure),
             }
         } else {
-            add_file(file, &mut sources)?;
+            input.add(|sources| add_file(file, sources));
         }
     }
-    Ok(sources)
+    Ok(input)
+}
+
+impl Input {
+    fn add(&mut self, add: impl FnOnce(&mut SourceMap) -> Result<(), Failure>) {
+        self.unreadable.extend(add(&mut self.sources).err());
+    }
 }
 
 fn add_stdin(sources: &mut SourceMap) -> Result<(), Failure> {

@@ -13,8 +13,9 @@ use clap::Parser as _;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
+    let format = args.format();
     match args.run() {
         Ok(code) => code.into(),
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(format),
     }
 }

@@ -88,6 +88,7 @@ fn changes() -> String {
         for FieldRule { path, class, why } in rules {
             let class = match class {
                 FieldClass::Always(Class::InPlace) => "applied in place",
+                FieldClass::Always(Class::ThroughPools) => "acts through the pools",
                 FieldClass::Always(Class::Roll) => "replaces machines",
                 FieldClass::Always(Class::Reject) => "refused",
                 FieldClass::GrowsInPlace => "applied in place, or replaces machines",

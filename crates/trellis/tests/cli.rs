@@ -181,7 +181,7 @@ fn hostile_input_of_every_kind_is_refused_without_a_panic() {
         }
     }
     let output = trellis_reading(&["validate"], b"a: \xff\xfe");
-    assert_eq!(code(&output), 4);
+    assert_eq!(code(&output), 4, "{}", err(&output));
     assert!(err(&output).contains("not UTF-8"), "{}", err(&output));
 }
 
@@ -195,6 +195,14 @@ fn files_and_folders_that_cannot_be_read_say_why() {
     let output = trellis(&["validate", "-f", folder.path().to_str().unwrap()]);
     assert_eq!(code(&output), 4);
     assert!(err(&output).contains("holds no .yaml"), "{}", err(&output));
+    std::fs::write(folder.path().join("binary.yaml"), b"\xff\xfe").unwrap();
+    std::fs::write(folder.path().join("wrong.yaml"), "apiVersion: v1\nkind: Pod\n").unwrap();
+    let output = trellis(&["validate", "-f", folder.path().to_str().unwrap(), "-o", "json"]);
+    assert_eq!(code(&output), 4);
+    let said = json(&output)["diagnostics"].to_string();
+    assert!(said.contains("unreadable-file") && said.contains("unknown-kind"), "{said}");
+    std::fs::remove_file(folder.path().join("binary.yaml")).unwrap();
+    std::fs::remove_file(folder.path().join("wrong.yaml")).unwrap();
     std::fs::copy(example("tenant.yaml"), folder.path().join("tenant.yaml")).unwrap();
     assert_eq!(code(&trellis(&["validate", "-f", folder.path().to_str().unwrap()])), 0);
 }

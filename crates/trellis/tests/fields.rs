@@ -25,7 +25,9 @@ use trellis_dialects::read::{Dialect, KindInfo, kinds, read};
 use trellis_dialects::schema::Treatment;
 use trellis_dialects::source::{FileId, SourceMap};
 use trellis_dialects::yaml_out::to_yaml_documents;
-use trellis_model::change::differences;
+use trellis_model::Estate;
+use trellis_model::canonical::Revision;
+use trellis_model::change::{Class, Fate, diff, differences};
 use trellis_model::image::ImageSource;
 use trellis_model::quantity::Bytes;
 
@@ -318,7 +320,7 @@ fn every_field_has_an_effect_or_a_diagnostic() {
             }
         }
     }
-    let dead = covered.iter().filter(|(_, alive)| !**alive);
+    let dead = covered.iter().filter(|((_, _, path), alive)| !**alive && !is_universal(path));
     let dead: Vec<String> =
         dead.map(|((dialect, kind, path), _)| format!("{} {kind} {path}", dialect.as_str())).collect();
     let mut missing = Vec::new();
@@ -381,9 +383,21 @@ fn is_named_when_given(
             if (of.dialect, of.kind) == (kind.dialect, kind.kind) {
                 pointers(document, &parent, "", &mut found);
             }
-            for pointer in found {
-                let given =
-                    replaced(&fixture.documents, index, &format!("{pointer}/{}", field.name), Some(value));
+            let mut given: Vec<_> = found
+                .into_iter()
+                .map(|pointer| (format!("{pointer}/{}", field.name), value.clone()))
+                .collect();
+            // Where the parent is nowhere, it is given as well.
+            if let (true, [around @ .., last]) = (given.is_empty(), parent.as_slice())
+                && (of.dialect, of.kind) == (kind.dialect, kind.kind)
+            {
+                let mut found = Vec::new();
+                pointers(document, around, "", &mut found);
+                let nested = json!({ field.name.as_str(): value });
+                given.extend(found.into_iter().map(|pointer| (format!("{pointer}/{last}"), nested.clone())));
+            }
+            for (pointer, value) in given {
+                let given = replaced(&fixture.documents, index, &pointer, Some(&value));
                 if outcome(&given).names(&field.name, Some(&fixture.before)) {
                     return Some(true);
                 }
@@ -424,6 +438,55 @@ fn every_field_that_is_ignored_or_refused_is_named() {
         }
     }
     assert!(silent.is_empty(), "{} never named:\n{}", silent.len(), silent.join("\n"));
+}
+
+/// The estate some documents describe, if they are without errors.
+fn estate(documents: &[Value]) -> Option<Estate> {
+    let mut sources = SourceMap::new();
+    sources.add("fields.yaml", to_yaml_documents(documents));
+    let read = read(&sources);
+    (!read.diagnostics.has_errors()).then_some(read.estate)
+}
+
+#[test]
+fn a_plan_replaces_machines_exactly_when_their_revision_changes() {
+    let (all, mut rolls, mut keeps) = (kinds(), 0, 0);
+    for fixture in fixtures() {
+        let Some(old) = estate(&fixture.documents) else { continue };
+        for (index, document) in fixture.documents.iter().enumerate() {
+            let kind = kind_of(document, &all);
+            if kind.dialect != Dialect::Trellis {
+                continue;
+            }
+            let table = fields((kind.schema)());
+            let mut found = Vec::new();
+            places(document, &table, "", &mut found);
+            for place in &found {
+                let value = document.pointer(&place.pointer).unwrap();
+                for variant in variants(value, place.field) {
+                    let edited = replaced(&fixture.documents, index, &place.pointer, variant.as_ref());
+                    let Some(new) = estate(&edited) else { continue };
+                    for plan in diff(&old, &new).pools.iter().filter(|plan| plan.fate == Fate::Kept) {
+                        let revision = |estate: &Estate| {
+                            let pool = estate
+                                .pools
+                                .iter()
+                                .find(|p| p.name == plan.name && p.spec.cluster == plan.cluster);
+                            estate.cluster(&plan.cluster).map(|cluster| Revision::of(cluster, pool.unwrap()))
+                        };
+                        if revision(&old).is_none() || revision(&new).is_none() {
+                            continue;
+                        }
+                        let says = plan.changes.iter().any(|change| change.class == Class::Roll);
+                        let does = revision(&old) != revision(&new);
+                        assert_eq!(says, does, "{} = {variant:?}: {:#?}", place.field.path, plan.changes);
+                        if does { rolls += 1 } else { keeps += 1 }
+                    }
+                }
+            }
+        }
+    }
+    assert!(rolls > 100 && keeps > 1000, "{rolls} edits replaced machines, {keeps} did not");
 }
 
 #[test]

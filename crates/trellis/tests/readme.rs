@@ -40,7 +40,10 @@ fn the_readme_shows_what_really_happens() {
                 commands += 1;
                 let printed = run(&root, command);
                 let trimmed: Vec<&str> = printed.lines().map(str::trim_end).collect();
-                shown += &format!("{first}\n{}\n", trimmed.join("\n").trim_end());
+                shown += first;
+                shown += "\n";
+                shown += trimmed.join("\n").trim_end();
+                shown += "\n";
             }
             None => shown += block,
         }

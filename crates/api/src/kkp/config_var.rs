@@ -49,7 +49,7 @@ struct LongForm {
     secret_key_ref: Option<KeyRef>,
     /// The key of a ConfigMap it is kept under.
     ///
-    /// Refused: except for a kubeconfig, whose place is all that Trellis needs to know.
+    /// Honoured: if the ConfigMap is read together with it; for a kubeconfig its place is all that is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     config_map_key_ref: Option<KeyRef>,
 }

@@ -21,6 +21,8 @@ pub fn read(objects: Vec<(DocumentId, Object)>, reading: &mut Reading) {
             Object::MachineDeployment(deployment) => pool::deployment(&mut cx, &deployment),
             Object::MachineSet(set) => pool::set(&mut cx, &set),
             Object::Machine(machine) => pool::machine(&mut cx, &machine),
+            // Looked at where a setting refers to it.
+            Object::ConfigMap(_) => {}
         }
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::cluster::Cluster;
 use crate::image::{Image, ImageSource};
-use crate::machine::{Architecture, Compute, Cpu, Firmware, Memory, Shape};
+use crate::machine::{Compute, Cpu, Memory, Shape};
+use crate::names::MacAddress;
 use crate::network::{Binding, Dns, DnsPolicy, Nic, NicNetwork};
 use crate::placement::{Placement, Preset, Strength};
 use crate::pool::Pool;
@@ -34,7 +35,7 @@ pub(super) fn check(cluster: Option<&Cluster>, pool: &Pool, problems: &mut Probl
                 }
                 None => format!("nothing says where the image {} is", template.image.os.as_str()),
             },
-            "read it together with the CloudProfile that lists the image, or give the image's source",
+            "give the image's source; for a Shoot read its CloudProfile as well, for an install-config pass --image to render",
         );
     }
     check_address(&template.image, problems);
@@ -45,14 +46,6 @@ pub(super) fn check(cluster: Option<&Cluster>, pool: &Pool, problems: &mut Probl
     check_nics(cluster, pool, problems);
     check_dns(&template.dns, problems);
     check_placement(&template.placement, pool.spec.replicas, problems);
-    if template.architecture == Architecture::Arm64 && template.firmware == Firmware::Bios {
-        problems.error(
-            "arm-without-uefi",
-            "template.firmware",
-            "arm64 machines have no BIOS",
-            "set firmware to Uefi",
-        );
-    }
     let user_data = &template.user_data;
     if user_data.secret.is_some() && user_data.inline.is_some() {
         problems.error(
@@ -361,6 +354,14 @@ fn check_nic(cluster: Option<&Cluster>, pool: &Pool, nic: &Nic, path: &str, prob
             "leave it out: Trellis derives one for each machine where one is needed",
         );
     }
+    if nic.mac.as_ref().is_some_and(MacAddress::is_multicast) {
+        problems.error(
+            "multicast-mac",
+            format!("{path}.mac"),
+            "this is the hardware address of a group, not of an interface",
+            "use one whose second digit is 2, 6, a or e",
+        );
+    }
     let Some(addresses) = &nic.addresses else { return };
     // A surge machine needs an address beside those of the replicas it replaces.
     let most = replicas.saturating_add(pool.spec.update.max_surge.of(replicas, true));
@@ -387,6 +388,22 @@ fn check_nic(cluster: Option<&Cluster>, pool: &Pool, nic: &Nic, path: &str, prob
                 format!("{path}.addresses.{field}"),
                 format!("{address} is no address of a host"),
                 "",
+            );
+        }
+    }
+    for (field, address) in [("gateway", addresses.gateway.as_ref())]
+        .into_iter()
+        .chain(addresses.nameservers.iter().map(|server| ("nameservers", Some(server))))
+    {
+        let Some(address) = address else { continue };
+        if let Some(taken) =
+            (0..most).find(|n| addresses.address_of(*n).is_some_and(|net| net.addr() == address.0))
+        {
+            problems.error(
+                "address-taken-twice",
+                format!("{path}.addresses.{field}"),
+                format!("{address} is also the address of machine {taken} of the pool"),
+                "begin the machines' addresses elsewhere",
             );
         }
     }

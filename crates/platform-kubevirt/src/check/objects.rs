@@ -18,12 +18,12 @@ const VIRTIO_SERIAL_LENGTH: usize = 20;
 pub(super) fn check(pool: &PoolOf<'_>, has_services: bool, problems: &mut Problems<'_>) {
     check_labels(pool, problems);
     check_disks(&pool.resolved.template, problems);
-    let first = pool.machine(0);
-    if has_services && first.name.starts_with(|c: char| c.is_ascii_digit()) {
+    let first = pool.fresh(0);
+    if has_services && first.name().starts_with(|c: char| c.is_ascii_digit()) {
         problems.error(
             "service-name",
             if pool.pool.spec.machine_name.is_some() { "machineName" } else { "cluster" },
-            format!("each machine gets a Service of its name, and {} begins with a digit", first.name),
+            format!("each machine gets a Service of its name, and {} begins with a digit", first.name()),
             "begin the name of the cluster, or of the machine, with a letter",
         );
     }
@@ -31,7 +31,7 @@ pub(super) fn check(pool: &PoolOf<'_>, has_services: bool, problems: &mut Proble
 
 fn check_labels(pool: &PoolOf<'_>, problems: &mut Problems<'_>) {
     let spec = &pool.pool.spec;
-    let ours = labels::of_vm(&pool.machine(0));
+    let ours = labels::of_vm(&pool.fresh(0));
     for (key, value) in &spec.machine_labels {
         let path = format!("machineLabels[{key}]");
         if labels::is_reserved(key.as_str()) {

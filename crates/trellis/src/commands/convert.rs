@@ -7,7 +7,7 @@ use serde_json::json;
 use trellis_dialects::convert::{Loss, convert};
 use trellis_dialects::yaml_out::to_yaml_documents;
 
-use super::load;
+use super::{load, unusable};
 use crate::args::{DialectName, Files, Format};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, plural, print, print_json, remark};
@@ -23,7 +23,7 @@ pub(crate) struct Convert {
     /// The dialect to write.
     #[arg(long, value_enum)]
     to: DialectName,
-    /// Write nothing and fail if anything would be lost.
+    /// Write nothing and fail if anything would be lost or is missing.
     #[arg(long)]
     strict: bool,
 }
@@ -34,22 +34,34 @@ impl Convert {
         let (sources, read) = load(&files)?;
         if read.diagnostics.has_errors() {
             output.explain(&read.diagnostics, &sources)?;
-            return Ok(Exit::BadManifest);
+            return Ok(unusable(&read));
         }
         let converted = convert(&read.estate, to.into());
-        let refused = strict && !converted.lost.is_empty();
+        let refused = strict && !(converted.lost.is_empty() && converted.incomplete.is_empty());
         if output.format == Format::Json {
             let documents = if refused { Vec::new() } else { converted.documents };
-            print_json(&json!({ "documents": documents, "lost": converted.lost }))?;
+            print_json(
+                &json!({ "documents": documents, "lost": converted.lost, "incomplete": converted.incomplete }),
+            )?;
         } else {
             output.explain(&read.diagnostics, &sources)?;
-            remark(&lost_text(&converted.lost))?;
+            remark(&(lost_text(&converted.lost) + &incomplete_text(&converted.incomplete)))?;
             if !refused {
                 print(&to_yaml_documents(&converted.documents))?;
             }
         }
         Ok(if refused { Exit::Lossy } else { Exit::Success })
     }
+}
+
+fn incomplete_text(incomplete: &[String]) -> String {
+    if incomplete.is_empty() {
+        return String::new();
+    }
+    format!(
+        "The dialect demands what these manifests do not say; fill it in before you use the result:\n  {}\n",
+        incomplete.join("\n  ")
+    )
 }
 
 fn lost_text(lost: &[Loss]) -> String {

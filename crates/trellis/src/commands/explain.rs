@@ -38,7 +38,7 @@ impl Explain {
         }
         let (kind, path) = find_kind(&all, &target)?;
         let below = fields((kind.schema)());
-        match find_field(&below, &path, &kind_label(kind))? {
+        match find_field(&below, &path, kind.label())? {
             None => print_kind(kind, &below, recursive, output),
             Some(field) => print_field(kind, field, recursive, output),
         }
@@ -52,29 +52,23 @@ fn print_kinds(kinds: &[&KindInfo], output: Output) -> Result<Exit, Failure> {
     } else {
         let mut text = String::new();
         for kind in kinds {
-            let _ =
-                writeln!(text, "{:<10} {:<52} {}", kind.dialect.as_str(), kind.api_version, kind_label(kind));
+            let _ = writeln!(text, "{:<10} {:<52} {}", kind.dialect.as_str(), kind.api_version, kind.label());
         }
         print(&text)?;
     }
     Ok(Exit::Success)
 }
 
-/// As people call it: an install-config has no kind of its own.
-fn kind_label(kind: &KindInfo) -> String {
-    if kind.kind == "InstallConfig" { "install-config".to_owned() } else { kind.kind.to_owned() }
-}
-
 /// Finds the kind a target begins with, and what is left of the target.
 fn find_kind<'a>(all: &'a [KindInfo], target: &str) -> Result<(&'a KindInfo, Vec<String>), Failure> {
     let (dialect, rest) =
         target.split_once('/').map_or((None, target), |(dialect, rest)| (Some(dialect), rest));
-    let mut segments = rest.split('.').map(|segment| segment.trim_end_matches("[]").to_owned());
+    let mut segments =
+        rest.split('.').map(|segment| segment.split('[').next().unwrap_or_default().to_owned());
     let name = segments.next().unwrap_or_default();
     let path = segments.filter(|segment| !segment.is_empty()).collect();
-    let matches = |kind: &&KindInfo| {
-        kind_label(kind).eq_ignore_ascii_case(&name) || kind.kind.eq_ignore_ascii_case(&name)
-    };
+    let matches =
+        |kind: &&KindInfo| kind.label().eq_ignore_ascii_case(&name) || kind.kind.eq_ignore_ascii_case(&name);
     let found: Vec<&KindInfo> = all
         .iter()
         .filter(|kind| dialect.is_none_or(|dialect| kind.dialect.as_str() == dialect))
@@ -83,8 +77,7 @@ fn find_kind<'a>(all: &'a [KindInfo], target: &str) -> Result<(&'a KindInfo, Vec
     match found.as_slice() {
         [kind] => Ok((kind, path)),
         [] => {
-            let labels: Vec<String> = all.iter().map(kind_label).collect();
-            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+            let labels: Vec<&str> = all.iter().map(KindInfo::label).collect();
             let help = match closest(&name, &labels) {
                 Some(label) => format!("did you mean {label}?"),
                 None => "`trellis explain` lists all kinds".to_owned(),
@@ -92,10 +85,8 @@ fn find_kind<'a>(all: &'a [KindInfo], target: &str) -> Result<(&'a KindInfo, Vec
             Err(Failure::Usage(format!("there is no kind {name}; {help}")))
         }
         several => {
-            let choices: Vec<String> = several
-                .iter()
-                .map(|kind| format!("{}/{}", kind.dialect.as_str(), kind_label(kind)))
-                .collect();
+            let choices: Vec<String> =
+                several.iter().map(|kind| format!("{}/{}", kind.dialect.as_str(), kind.label())).collect();
             Err(Failure::Usage(format!(
                 "{name} is a kind of several dialects; write {}",
                 choices.join(" or ")
@@ -110,7 +101,9 @@ fn find_field<'a>(below: &'a [Field], path: &[String], kind: &str) -> Result<Opt
     let mut found = None;
     let mut so_far = kind.to_owned();
     for segment in path {
-        let Some(field) = fields.iter().find(|field| field.name == *segment) else {
+        let Some(field) =
+            fields.iter().find(|field| field.name == *segment || field.other_spellings.contains(segment))
+        else {
             let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
             let help = match closest(segment, &names) {
                 Some(name) => format!("did you mean {name}?"),
@@ -149,7 +142,7 @@ fn print_kind(kind: &KindInfo, below: &[Field], recursive: bool, output: Output)
         )?;
     } else {
         let mut text =
-            format!("{} ({}, {})\n\nFields:\n", kind_label(kind), kind.dialect.as_str(), kind.api_version);
+            format!("{} ({}, {})\n\nFields:\n", kind.label(), kind.dialect.as_str(), kind.api_version);
         list_fields(below, recursive, 1, &mut text);
         print(&text)?;
     }
@@ -166,7 +159,7 @@ fn print_field(kind: &KindInfo, field: &Field, recursive: bool, output: Output) 
         return Ok(Exit::Success);
     }
     let required = if field.required { ", required" } else { "" };
-    let mut text = format!("{} {} <{}{required}>\n\n", kind_label(kind), field.path, field.kind);
+    let mut text = format!("{} {} <{}{required}>\n\n", kind.label(), field.path, field.kind);
     if !field.about.is_empty() {
         let _ = writeln!(text, "{}\n", field.about);
     }
@@ -202,7 +195,9 @@ fn list_fields(fields: &[Field], recursive: bool, depth: usize, out: &mut String
             .treatment
             .as_ref()
             .map_or_else(String::new, |(treatment, _)| format!(" [{}]", treatment.as_str()));
-        let _ = writeln!(out, "{indent}{} <{}>{required}{treatment}", field.name, field.kind);
+        let allowed =
+            if field.allowed.is_empty() { String::new() } else { format!(": {}", field.allowed.join(", ")) };
+        let _ = writeln!(out, "{indent}{} <{}{allowed}>{required}{treatment}", field.name, field.kind);
         if !about.is_empty() {
             let _ = writeln!(out, "{indent}    {about}");
         }

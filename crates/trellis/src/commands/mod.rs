@@ -9,22 +9,32 @@ pub(crate) mod render;
 pub(crate) mod up;
 pub(crate) mod validate;
 
-use trellis_dialects::diagnostic::Severity;
+use trellis_dialects::diagnostic::{Diagnostic, Diagnostics, Severity};
 use trellis_dialects::read::{Read, read};
 use trellis_dialects::source::SourceMap;
 
 use crate::args::Files;
-use crate::exit::Failure;
-use crate::input;
+use crate::exit::{Exit, Failure};
+use crate::input::{self, Input};
+
+/// The code of the complaint about a file that cannot be read.
+const UNREADABLE: &str = "unreadable-file";
 
 /// Reads manifests and checks them by the rules of the model and of the platform.
 fn load(files: &Files) -> Result<(SourceMap, Read), Failure> {
-    let sources = input::read_all(&files.files)?;
+    let Input { sources, unreadable } = input::read_all(&files.files)?;
     let mut read = read(&sources);
+    if !unreadable.is_empty() && sources.iter().next().is_none() {
+        // That there is nothing to read follows from the files that could not be.
+        read.diagnostics = Diagnostics::new();
+    }
     // The platform's rules speak about machines that make sense; before that they would only repeat.
     if !read.diagnostics.has_errors() {
         let problems = trellis_platform_kubevirt::check(&read.estate);
         read.report(problems);
+    }
+    for failure in unreadable {
+        read.diagnostics.push(Diagnostic::error(UNREADABLE, failure.to_string()));
     }
     Ok((sources, read))
 }
@@ -33,4 +43,10 @@ fn load(files: &Files) -> Result<(SourceMap, Read), Failure> {
 fn is_usable(read: &Read, strict: bool) -> bool {
     let refused = read.diagnostics.has_errors() || (strict && read.diagnostics.count(Severity::Warning) > 0);
     !refused
+}
+
+/// How a command ends that cannot use its manifests.
+fn unusable(read: &Read) -> Exit {
+    let is_unreadable = read.diagnostics.iter().any(|diagnostic| diagnostic.code == UNREADABLE);
+    if is_unreadable { Exit::Files } else { Exit::BadManifest }
 }

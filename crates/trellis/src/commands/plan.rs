@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use trellis_model::change::{self, Change, Class, ClusterPlan, Fate, PoolPlan, diff};
+use trellis_model::change::{self, Change, Class, ClusterPlan, Fate, HeldBack, PoolPlan, diff};
 use trellis_model::pool::Pool;
 
-use super::load;
+use super::{load, unusable};
 use crate::args::{Files, Format};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, plural, print, print_json, remark};
@@ -33,12 +33,12 @@ impl Plan {
         if old.diagnostics.has_errors() {
             remark("The manifests given with --against cannot be read:\n")?;
             output.explain(&old.diagnostics, &old_sources)?;
-            return Ok(Exit::BadManifest);
+            return Ok(unusable(&old));
         }
         let (sources, new) = load(&files)?;
         output.explain(&new.diagnostics, &sources)?;
         if new.diagnostics.has_errors() {
-            return Ok(Exit::BadManifest);
+            return Ok(unusable(&new));
         }
         let plan = diff(&old.estate, &new.estate);
         match output.format {
@@ -76,7 +76,7 @@ fn as_json(plan: &change::Plan) -> Value {
                 "fate": fate_name(p.fate),
                 "replicas": { "old": p.replicas.0, "new": p.replicas.1 },
                 "replaced": p.replaced,
-                "waitsForDelete": p.waits_for_delete,
+                "heldBack": p.held_back.map(held_back_name),
                 "changes": changes(&p.changes),
             })
         })
@@ -87,8 +87,17 @@ fn as_json(plan: &change::Plan) -> Value {
 fn class_name(class: Class) -> &'static str {
     match class {
         Class::InPlace => "inPlace",
+        Class::ThroughPools => "throughPools",
         Class::Roll => "roll",
         Class::Reject => "reject",
+    }
+}
+
+fn held_back_name(held_back: HeldBack) -> &'static str {
+    match held_back {
+        HeldBack::OnDelete => "onDelete",
+        HeldBack::Paused => "paused",
+        HeldBack::Refused => "refused",
     }
 }
 
@@ -111,17 +120,17 @@ impl Lines {
         let _ = writeln!(self.text, "{line}");
     }
 
-    fn change(&mut self, change: &Change, with_subject: bool) {
+    fn change(&mut self, change: &Change) {
         let (word, paint) = match change.class {
             Class::InPlace => ("in place", "32"),
+            Class::ThroughPools => ("by pools", "36"),
             Class::Roll => ("replaces", "33"),
             Class::Reject => ("refused ", "31"),
         };
         let word = if self.color { format!("\u{1b}[{paint}m{word}\u{1b}[0m") } else { word.to_owned() };
-        let subject = if with_subject { format!("{}: ", change.subject) } else { String::new() };
         let old = change.old.as_deref().unwrap_or("(default)");
         let new = change.new.as_deref().unwrap_or("(default)");
-        self.line(&format!("  {word}  {subject}{}: {} → {}", change.path, shorten(old), shorten(new)));
+        self.line(&format!("  {word}  {}: {} → {}", change.path, shorten(old), shorten(new)));
         self.line(&format!("            {}", change.why));
     }
 }
@@ -159,12 +168,12 @@ fn cluster_lines(plan: &ClusterPlan, lines: &mut Lines) {
         Fate::Kept if plan.changes.is_empty() => return,
         Fate::Kept => lines.line(&format!("cluster {name}")),
     }
-    plan.changes.iter().for_each(|change| lines.change(change, false));
+    plan.changes.iter().for_each(|change| lines.change(change));
     lines.line("");
 }
 
 fn pool_lines(plan: &PoolPlan, pool: Option<&Pool>, lines: &mut Lines) {
-    let PoolPlan { cluster, name, fate, replicas: (old, new), changes, replaced, waits_for_delete } = plan;
+    let PoolPlan { cluster, name, fate, replicas: (old, new), changes, replaced, held_back } = plan;
     let machines = |count: u32| plural(count as usize, "machine");
     match fate {
         Fate::Created => {
@@ -179,9 +188,7 @@ fn pool_lines(plan: &PoolPlan, pool: Option<&Pool>, lines: &mut Lines) {
         }
         Fate::Kept => lines.line(&format!("pool {name} of cluster {cluster}: {old} → {}", machines(*new))),
     }
-    for change in changes {
-        lines.change(change, matches!(change.subject, trellis_model::Subject::Cluster(_)));
-    }
+    changes.iter().for_each(|change| lines.change(change));
     if let (true, Some(pool)) = (*replaced > 0, pool) {
         let update = &pool.spec.update;
         lines.line(&format!(
@@ -191,10 +198,15 @@ fn pool_lines(plan: &PoolPlan, pool: Option<&Pool>, lines: &mut Lines) {
             update.max_unavailable.of(*new, false),
         ));
     }
-    if *waits_for_delete {
-        lines.line(
-            "  machines keep their old form until they are deleted: that is the pool's update strategy",
-        );
+    let held_back = held_back.map(|held_back| match held_back {
+        HeldBack::OnDelete => {
+            "machines keep their old form until they are deleted: that is the pool's update strategy"
+        }
+        HeldBack::Paused => "no machine is replaced while the pool's updates are paused",
+        HeldBack::Refused => "no machine is replaced, because a change is refused",
+    });
+    if let Some(why) = held_back {
+        lines.line(&format!("  {why}"));
     }
     lines.line("");
 }

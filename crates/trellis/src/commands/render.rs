@@ -8,7 +8,7 @@ use trellis_model::Estate;
 use trellis_model::image::ImageSource;
 use trellis_model::names::{ClusterName, PoolName};
 
-use super::{is_usable, load};
+use super::{is_usable, load, unusable};
 use crate::args::{Files, Format};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, print, print_json};
@@ -60,7 +60,7 @@ impl Render {
         }
         output.explain(&read.diagnostics, &sources)?;
         if !is_usable(&read, strict) {
-            return Ok(Exit::BadManifest);
+            return Ok(unusable(&read));
         }
         match output.format {
             Format::Human => print(&to_yaml_documents(&objects))?,

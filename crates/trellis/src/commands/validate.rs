@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 use trellis_dialects::render::to_json;
 
-use super::{is_usable, load};
+use super::{is_usable, load, unusable};
 use crate::args::{Files, Format};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, counted, plural, print, print_json};
@@ -56,6 +56,6 @@ impl Validate {
                 ))?;
             }
         }
-        Ok(if valid { Exit::Success } else { Exit::BadManifest })
+        Ok(if valid { Exit::Success } else { unusable(&read) })
     }
 }

@@ -14,6 +14,10 @@ pub(super) fn placement(reader: &mut Reader<'_, '_>, settings: &Settings) -> Pla
     let mut placement = Placement::default();
     if let Some(preset) = preset(reader, "template.placement.together", settings.together.as_ref()) {
         placement.together = preset;
+        // Machines that want to be together do not keep apart unless that is said as well.
+        if preset != Preset::None {
+            placement.apart = Preset::None;
+        }
     }
     if let Some(preset) = preset(reader, "template.placement.apart", settings.apart.as_ref()) {
         placement.apart = preset;

@@ -12,7 +12,7 @@ use trellis_model::quantity::{Bytes, MilliCpu};
 use trellis_model::volume::{DiskDevice, RootDisk, Storage};
 use trellis_model::{Cluster, Pool, Subject};
 
-use super::super::{COMPUTE_GROUP, CONTROL_PLANE_GROUP, MASTER, WORKER};
+use super::super::{COMPUTE_GROUP, CONTROL_PLANE_GROUP, MASTER, STOP_GRACE_SECONDS, WORKER};
 use super::ovirt::{self, Sizes};
 use crate::path::FieldPath;
 use crate::reading::Cx;
@@ -143,7 +143,9 @@ fn kubevirt(
         },
         memory: Memory { request: Some(memory?), ..Memory::default() },
     };
-    Some(template(Shape::Custom(Box::new(compute)), rhcos(), root_disk(size?)))
+    let mut made = template(Shape::Custom(Box::new(compute)), rhcos(), root_disk(size?));
+    made.stop_grace_seconds = STOP_GRACE_SECONDS;
+    Some(made)
 }
 
 fn amount(
@@ -228,6 +230,7 @@ fn ovirt_template(
     };
     reader.origin("template.ovirt", &layers[0].0);
     let mut made = template(Shape::Custom(Box::new(compute)), rhcos(), root_disk(Bytes::gibi(disk_gb)));
+    made.stop_grace_seconds = STOP_GRACE_SECONDS;
     made.ovirt = Some(machine);
     Some(made)
 }

@@ -10,7 +10,7 @@ use trellis_model::ovirt::OvirtMachine;
 use trellis_model::quantity::{Bytes, MilliCpu};
 use trellis_model::volume::{AccessMode, DiskDevice, RootDisk, Storage};
 
-use super::super::{KUBEVIRT_SPEC, OVIRT_SPEC};
+use super::super::{KUBEVIRT_SPEC, OVIRT_SPEC, STOP_GRACE_SECONDS};
 use super::ovirt::{self, Sizes};
 use crate::path::FieldPath;
 use crate::shared::{At, Reader, template as bare_template};
@@ -117,6 +117,7 @@ fn kubevirt(reader: &mut Reader<'_, '_>, at: &FieldPath, cluster: &ClusterName) 
     inherit(reader, cluster, &mut storage);
     let root_disk = RootDisk { size, storage, device: DiskDevice::default() };
     let mut template = bare_template(Shape::Custom(Box::new(compute)), image, root_disk);
+    template.stop_grace_seconds = STOP_GRACE_SECONDS;
     let ignition = field("ignitionSecretName", spec.ignition_secret_name.as_deref());
     template.user_data.secret = reader.parse("template.userData.secret", ignition.as_ref());
     template.nics = nics(reader, at, &spec, cluster);
@@ -231,6 +232,7 @@ fn ovirt(reader: &mut Reader<'_, '_>, at: &FieldPath, cluster: &ClusterName) -> 
     let root_disk =
         RootDisk { size: Bytes::gibi(size?), storage: Storage::default(), device: DiskDevice::default() };
     let mut template = bare_template(Shape::Custom(Box::new(compute)), image, root_disk);
+    template.stop_grace_seconds = STOP_GRACE_SECONDS;
     let user_data = secret("userDataSecret", &spec.user_data_secret);
     template.user_data = UserData {
         secret: reader.parse("template.userData.secret", user_data.as_ref()),
