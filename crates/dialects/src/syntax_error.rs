@@ -15,7 +15,10 @@ pub(crate) fn describe(file: FileId, text: &str, problem: &ScanError) -> Diagnos
     let above = line.above(text);
     let located = |diagnostic: Diagnostic, span: Span| diagnostic.at(Location::new(file, span));
 
-    if let Some(tabs) = line.tab_indentation() {
+    // A text may go on over lines, so that the parser gives up at its end, before the tab.
+    let below =
+        text.get(offset..).and_then(|rest| rest.find('\n')).map(|end| Line::around(text, offset + end + 1));
+    if let Some(tabs) = line.tab_indentation().or_else(|| below.as_ref().and_then(Line::tab_indentation)) {
         return located(Diagnostic::error(CODE, "a tab is used for indentation"), tabs)
             .label("this is a tab")
             .help("indent with spaces; YAML allows no tabs there");

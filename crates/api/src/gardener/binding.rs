@@ -127,7 +127,7 @@ pub struct CredentialsReference {
 }
 
 /// A Secret with the kubeconfig of an infra cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Secret {
     /// The version of the API.
@@ -164,4 +164,15 @@ pub struct Secret {
     /// Ignored: Trellis does not write this Secret.
     #[serde(skip_serializing)]
     pub immutable: Ignored,
+}
+
+impl std::fmt::Debug for Secret {
+    /// Names the keys and leaves out what they hold.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secret")
+            .field("metadata", &self.metadata)
+            .field("data", &self.data.keys())
+            .field("string_data", &self.string_data.keys())
+            .finish_non_exhaustive()
+    }
 }

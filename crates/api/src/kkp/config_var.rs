@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::common::Text;
 
 /// A setting that is written out, or a reference to where it is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "Form", into = "Form")]
 pub struct ConfigVar {
     /// It, written out.
@@ -22,6 +22,18 @@ impl ConfigVar {
     #[expect(clippy::needless_pass_by_value, reason = "words, numbers and names are all given alike")]
     pub fn of(value: impl ToString) -> Self {
         Self { value: Some(value.to_string()), ..Self::default() }
+    }
+}
+
+impl std::fmt::Debug for ConfigVar {
+    /// Leaves out the value: it may be a kubeconfig.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { value, secret_key_ref, config_map_key_ref } = self;
+        f.debug_struct("ConfigVar")
+            .field("value", &value.as_ref().map(|_| "(hidden)"))
+            .field("secret_key_ref", secret_key_ref)
+            .field("config_map_key_ref", config_map_key_ref)
+            .finish()
     }
 }
 
