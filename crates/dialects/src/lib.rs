@@ -19,6 +19,23 @@
 //! * [`record`]: an estate kept in a Secret;
 //! * [`fields`]: every field of every dialect and what Trellis does with it.
 //!
+//! ```
+//! use trellis_dialects::read::read;
+//! use trellis_dialects::source::SourceMap;
+//!
+//! let mut sources = SourceMap::new();
+//! sources.add("cluster.yaml", "
+//! apiVersion: trellis.dev/v1alpha1
+//! kind: TenantCluster
+//! metadata: {name: demo}
+//! spec: {platform: {kubevirt: {}}, verison: 1.34.2}
+//! ");
+//! let read = read(&sources);
+//! let problem = read.diagnostics.iter().next().unwrap();
+//! assert_eq!(problem.message, "unknown field `verison`");
+//! assert_eq!(problem.help.as_deref(), Some("did you mean `version`?"));
+//! ```
+//!
 //! Everything here is a pure function of its arguments. Nothing here panics, whatever the input.
 
 pub mod check;

@@ -277,7 +277,7 @@ impl Identity {
             );
             return;
         }
-        let mut names: Vec<&str> = all.iter().map(|info| info.label()).collect();
+        let mut names: Vec<&str> = all.iter().map(KindInfo::label).collect();
         names.sort_unstable();
         names.dedup();
         let help = match closest(kind, &names) {

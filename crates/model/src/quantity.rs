@@ -85,6 +85,15 @@ macro_rules! quantity_impls {
 }
 
 /// A number of bytes: memory or disk.
+///
+/// ```
+/// use trellis_model::quantity::Bytes;
+///
+/// let memory: Bytes = "2048Mi".parse()?;
+/// assert_eq!(memory, Bytes::gibi(2));
+/// assert_eq!(memory.to_string(), "2Gi");
+/// # Ok::<(), trellis_model::quantity::InvalidQuantity>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Bytes(u64);

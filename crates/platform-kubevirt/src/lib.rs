@@ -6,6 +6,14 @@
 //! - [`check`] finds what KubeVirt, CDI or Kubernetes would refuse, or what would not work as intended,
 //!   and [`missing`] what must still be said before there can be machines.
 //!
+//! ```
+//! use trellis_model::Estate;
+//! use trellis_platform_kubevirt::render;
+//!
+//! let rendered = render(&Estate::default());
+//! assert!(rendered.objects.is_empty() && rendered.problems.is_empty());
+//! ```
+//!
 //! The same estate always gives the same bytes: names are derived, lists keep the model's order, and
 //! nothing is random.
 

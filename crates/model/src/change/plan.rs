@@ -111,6 +111,12 @@ impl Plan {
 }
 
 /// Compares two estates: what differs, and what each difference does.
+///
+/// ```
+/// use trellis_model::{Estate, change::diff};
+///
+/// assert!(diff(&Estate::default(), &Estate::default()).is_empty());
+/// ```
 pub fn diff(old: &Estate, new: &Estate) -> Plan {
     let clusters = pair_up(&old.clusters, &new.clusters, |cluster| cluster.name.clone());
     let clusters: Vec<ClusterPlan> = clusters
