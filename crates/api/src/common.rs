@@ -260,3 +260,39 @@ impl JsonSchema for IntOrText {
         json_schema!({ "x-kubernetes-int-or-string": true })
     }
 }
+
+/// Settings of name resolution, as a pod has them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DnsConfig {
+    /// Addresses of name servers.
+    ///
+    /// Honoured: as they stand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nameservers: Vec<String>,
+    /// Domains that short names are looked up in.
+    ///
+    /// Honoured: as they stand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub searches: Vec<String>,
+    /// Options of the resolver.
+    ///
+    /// Honoured: as they stand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<DnsOption>,
+}
+
+/// An option of the resolver.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DnsOption {
+    /// Its name.
+    ///
+    /// Honoured: as it stands.
+    pub name: String,
+    /// Its value.
+    ///
+    /// Honoured: as it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Text>,
+}

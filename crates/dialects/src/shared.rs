@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trellis_api::common::{IntOrText, Metadata};
+use trellis_api::common::{self, DnsConfig, IntOrText, Metadata, Text};
 use trellis_api::machine_api::{LabelOperator, LabelSelector};
 use trellis_model::access::SshKey;
 use trellis_model::cluster::{CloudController, ClusterSpec, Maintenance, Platform};
@@ -237,6 +237,19 @@ pub(crate) fn dns(
         nameservers: addresses(cx, &at.child("nameservers"), nameservers),
         searches: searches.to_vec(),
         options: options.map(|(name, value)| DnsOption { name, value }).collect(),
+    }
+}
+
+/// Name resolution as a document holds it.
+pub(crate) fn dns_config(dns: &Dns) -> DnsConfig {
+    let option = |option: &DnsOption| common::DnsOption {
+        name: option.name.clone(),
+        value: option.value.as_ref().map(Text::from),
+    };
+    DnsConfig {
+        nameservers: dns.nameservers.iter().map(ToString::to_string).collect(),
+        searches: dns.searches.clone(),
+        options: dns.options.iter().map(option).collect(),
     }
 }
 

@@ -206,7 +206,7 @@ fn a_region_replaces_machines_although_the_rest_of_the_placement_does_not() {
 #[test]
 fn a_topology_where_there_was_none_replaces_machines() {
     let new = patched(|v| {
-        v["pools"][0]["spec"]["template"]["shape"]["custom"]["cpu"]["topology"] = json!({ "sockets": 8 })
+        v["pools"][0]["spec"]["template"]["shape"]["custom"]["cpu"]["topology"] = json!({ "sockets": 8 });
     });
     assert_eq!(diff(&mk_estate(), &new).pools[0].replaced, 3);
     assert_ne!(revision(&mk_estate()), revision(&new));
@@ -226,7 +226,7 @@ fn what_no_machine_sees_replaces_none() {
     let image = |secret: &str| {
         patched(|v| {
             v["pools"][0]["spec"]["template"]["image"]["source"]["http"]["headers"] =
-                json!({ "Authorization": secret })
+                json!({ "Authorization": secret });
         })
     };
     assert_eq!(diff(&image("one"), &image("two")).pools[0].replaced, 0);
@@ -240,7 +240,7 @@ fn what_no_machine_sees_replaces_none() {
     let nic = |mac: &str| {
         patched(|v| {
             v["pools"][0]["spec"]["template"]["nics"] =
-                json!([{ "name": "a", "network": { "pod": {} }, "mac": mac }])
+                json!([{ "name": "a", "network": { "pod": {} }, "mac": mac }]);
         })
     };
     assert_eq!(revision(&nic("02:aa:bb:cc:dd:ee")), revision(&nic("02:AA:BB:CC:DD:EE")));
@@ -281,7 +281,7 @@ fn ovirt_storage_and_networks_replace_machines_too() {
     let engine = |domain: u32| {
         patched(|v| {
             v["clusters"][0]["spec"]["platform"] =
-                json!({ "ovirt": { "clusterId": id(1), "storageDomainId": id(domain) } })
+                json!({ "ovirt": { "clusterId": id(1), "storageDomainId": id(domain) } });
         })
     };
     assert_eq!(diff(&engine(2), &engine(3)).pools[0].replaced, 3);

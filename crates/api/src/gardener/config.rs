@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::device::{Cpu, Devices, DnsConfig, Memory};
-use crate::common::Text;
+use super::device::{Cpu, Devices, Memory};
+use crate::common::{DnsConfig, Text};
 
 /// Networks of a Shoot's machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

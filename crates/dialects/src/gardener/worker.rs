@@ -224,7 +224,7 @@ impl Draft<'_, '_> {
         let policy = policy.and_then(|policy| choose(self.cx, &policy_at, policy, DNS_POLICIES));
         let dns = config.dns_config.clone().unwrap_or_default();
         let options = dns.options.into_iter();
-        let options = options.filter_map(|option| Some((option.name?, option.value.map(|value| value.0))));
+        let options = options.map(|option| (option.name, option.value.map(|value| value.0)));
         let at = self.config_at.child("dnsConfig");
         shared::dns(self.cx, policy.unwrap_or_default(), &at, &dns.nameservers, &dns.searches, options)
     }

@@ -168,7 +168,9 @@ fn cluster_lines(plan: &ClusterPlan, lines: &mut Lines) {
         Fate::Kept if plan.changes.is_empty() => return,
         Fate::Kept => lines.line(&format!("cluster {name}")),
     }
-    plan.changes.iter().for_each(|change| lines.change(change));
+    for change in &plan.changes {
+        lines.change(change);
+    }
     lines.line("");
 }
 
@@ -188,7 +190,9 @@ fn pool_lines(plan: &PoolPlan, pool: Option<&Pool>, lines: &mut Lines) {
         }
         Fate::Kept => lines.line(&format!("pool {name} of cluster {cluster}: {old} → {}", machines(*new))),
     }
-    changes.iter().for_each(|change| lines.change(change));
+    for change in changes {
+        lines.change(change);
+    }
     if let (true, Some(pool)) = (*replaced > 0, pool) {
         let update = &pool.spec.update;
         lines.line(&format!(

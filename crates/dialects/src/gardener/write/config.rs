@@ -4,20 +4,20 @@ use serde_json::Value;
 use trellis_api::common::Text;
 use trellis_api::gardener::config::{CloudControllerManager, Networks, SharedNetwork, TenantNetwork};
 use trellis_api::gardener::device::{
-    Cpu, CpuFeature, CpuFeaturePolicy, Devices, Disk, DiskTarget, DnsConfig, DnsOption, Empty, Hugepages,
-    Memory, Numa,
+    Cpu, CpuFeature, CpuFeaturePolicy, Devices, Disk, DiskTarget, Empty, Hugepages, Memory, Numa,
 };
 use trellis_api::gardener::{ControlPlaneConfig, InfrastructureConfig, KUBEVIRT, WorkerConfig};
 use trellis_model::cluster::CloudController;
 use trellis_model::image::ImageDelivery;
 use trellis_model::machine::{self, MachineTemplate};
-use trellis_model::network::{Binding, Dns, DnsPolicy, MachineNetwork, NetworkSource, Networking};
+use trellis_model::network::{Binding, DnsPolicy, MachineNetwork, NetworkSource, Networking};
 use trellis_model::volume::{DiskBus, DiskDevice, ROOT_DISK};
 use trellis_model::{Cluster, Pool};
 
 use super::super::network::shared_name;
 use super::super::shape::FEATURE_POLICIES;
 use super::catalogue;
+use crate::shared::dns_config;
 use crate::shared::to_json;
 
 /// The networks, as an InfrastructureConfig.
@@ -156,17 +156,5 @@ fn memory(memory: &machine::Memory) -> Memory {
         guest: memory.guest.as_ref().map(Text::from),
         hugepages: memory.hugepages.map(|page| Hugepages { page_size: Some(Text(page.bytes().to_string())) }),
         max_guest: None,
-    }
-}
-
-fn dns_config(dns: &Dns) -> DnsConfig {
-    let option = |option: &trellis_model::network::DnsOption| DnsOption {
-        name: Some(option.name.clone()),
-        value: option.value.as_ref().map(Text::from),
-    };
-    DnsConfig {
-        nameservers: dns.nameservers.iter().map(ToString::to_string).collect(),
-        searches: dns.searches.clone(),
-        options: dns.options.iter().map(option).collect(),
     }
 }

@@ -1,7 +1,8 @@
 //! The three generations of settings, brought into one form.
 
+use trellis_api::common::DnsConfig;
 use trellis_api::kkp::cloud::{
-    CloudProviderSpec, ConfigVar, DnsConfig, EvictionStrategy, Location, Matcher, NodePreset, VirtualMachine,
+    CloudProviderSpec, ConfigVar, EvictionStrategy, Location, Matcher, NodePreset, VirtualMachine,
 };
 
 use super::values::{text, text_if_known};

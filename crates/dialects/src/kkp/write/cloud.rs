@@ -1,19 +1,19 @@
 //! The KubeVirt part of a machine.
 
-use trellis_api::common::Text;
+use trellis_api::common::DnsConfig;
 use trellis_api::kkp::cloud::{
-    Affinity, Auth, CloudProviderSpec, ConfigVar, DnsConfig, DnsOption, EvictionStrategy, Flavor, KeyRef,
-    Location, Matcher, NodePreset, PrimaryDisk, SecondaryDisk, SpreadConstraint, Template, Vcpus,
-    VirtualMachine,
+    Affinity, Auth, CloudProviderSpec, ConfigVar, EvictionStrategy, Flavor, KeyRef, Location, Matcher,
+    NodePreset, PrimaryDisk, SecondaryDisk, SpreadConstraint, Template, Vcpus, VirtualMachine,
 };
 use trellis_model::cluster::{Credentials, CredentialsKind, Platform};
 use trellis_model::flavor::catalogue;
 use trellis_model::image::{HttpImage, ImageSource, PullMethod};
 use trellis_model::machine::{Compute, Eviction, InfraScope, InfraShape, MachineTemplate, Shape};
-use trellis_model::network::Dns;
 use trellis_model::placement::{HostRule, Locality, Placement, Preset, Spread, Strength};
 use trellis_model::volume::{Storage, StorageRequest};
 use trellis_model::{Cluster, Pool};
+
+use crate::shared::dns_config;
 
 /// The KubeVirt part of a pool's machines.
 pub(super) fn cloud_provider_spec(cluster: Option<&Cluster>, pool: &Pool) -> CloudProviderSpec {
@@ -67,7 +67,7 @@ fn virtual_machine(cluster: Option<&Cluster>, template: &MachineTemplate) -> Vir
         }),
         dns_policy: (template.dns.policy != trellis_model::network::DnsPolicy::default())
             .then(|| ConfigVar::of(template.dns.policy.as_str())),
-        dns_config: dns_config(&template.dns),
+        dns_config: Some(dns_config(&template.dns)).filter(|config| *config != DnsConfig::default()),
         location: location(&template.placement),
         enable_network_multi_queue: Some(ConfigVar::of(template.devices.network_multi_queue)),
         eviction_strategy: match template.eviction {
@@ -161,18 +161,6 @@ fn http_image(http: &HttpImage, disk: &mut PrimaryDisk) {
     if disk.extra_headers.is_empty() {
         disk.extra_headers_secret_ref = http.header_secrets.first().map(ConfigVar::of);
     }
-}
-
-fn dns_config(dns: &Dns) -> Option<DnsConfig> {
-    let options = dns.options.iter();
-    let config = DnsConfig {
-        nameservers: dns.nameservers.iter().map(ToString::to_string).collect(),
-        searches: dns.searches.clone(),
-        options: options
-            .map(|option| DnsOption { name: option.name.clone(), value: option.value.clone().map(Text) })
-            .collect(),
-    };
-    (config != DnsConfig::default()).then_some(config)
 }
 
 /// A region, and a zone if there is one: this API cannot share machines out over several.
