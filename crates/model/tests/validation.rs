@@ -311,6 +311,23 @@ fn duplicates_and_strangers_are_named() {
 }
 
 #[test]
+fn two_pools_cannot_hand_out_the_same_addresses_on_one_network() {
+    let with = |first: &str, network: &str| {
+        let nics = json!([{ "name": "a", "network": { "shared": { "name": network } }, "addresses": { "first": first } }]);
+        let mut estate = patched(json!({}), json!({ "template": { "nics": nics } }));
+        let mut other = patched(
+            json!({}),
+            json!({ "template": { "nics": [{ "name": "a", "network": { "shared": { "name": "x" } }, "addresses": { "first": "10.0.0.5/24" } }] } }),
+        );
+        other.pools[0].name = "other".parse().unwrap();
+        estate.pools.append(&mut other.pools);
+        codes(&estate).contains(&"address-taken-twice")
+    };
+    assert!(with("10.0.0.5/24", "x") && with("10.0.0.8/24", "x") && with("10.0.0.2/24", "x"));
+    assert!(!with("10.0.0.9/24", "x") && !with("10.0.0.1/24", "x") && !with("10.0.0.5/24", "y"));
+}
+
+#[test]
 fn every_flavor_of_the_catalogue_is_valid() {
     for name in trellis_model::flavor::catalogue().keys() {
         let flavor = serde_json::to_value(trellis_model::flavor::catalogue()[name].clone()).unwrap();

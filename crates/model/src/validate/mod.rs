@@ -3,6 +3,7 @@
 //! These are the rules that hold on every platform. What only one platform refuses is checked by
 //! that platform's crate.
 
+mod addresses;
 mod cluster;
 mod machine;
 mod pool;
@@ -52,5 +53,6 @@ pub fn validate(estate: &Estate) -> Vec<Problem> {
         }
         pool::check(estate.cluster(cluster), pool, &mut problems);
     }
+    addresses::check(estate, &mut out);
     out
 }
