@@ -6,6 +6,7 @@
 mod addresses;
 mod cluster;
 mod machine;
+mod nics;
 mod pool;
 
 use std::collections::BTreeSet;
