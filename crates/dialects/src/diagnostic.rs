@@ -147,6 +147,11 @@ impl Diagnostics {
         self.list.push(diagnostic);
     }
 
+    /// Drops what is no longer true, by its code.
+    pub fn drop_all(&mut self, code: &str) {
+        self.list.retain(|diagnostic| diagnostic.code != code);
+    }
+
     /// Drops warnings and notices that an error of the same code says at the same field.
     pub(crate) fn drop_repeated_warnings(&mut self) {
         let errors = self.list.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);

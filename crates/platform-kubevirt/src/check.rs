@@ -109,7 +109,7 @@ fn check_completeness(pool: &PoolOf<'_>, problems: &mut Problems<'_>) {
             "image-without-source",
             "template.image.source",
             format!("nothing says where the image of pool {name} is; its machines are left out"),
-            "give the image's source",
+            "give the image's source, or pass --image",
         ),
         Some(ImageSource::OvirtTemplate(image)) => problems.error(
             "ovirt-template",

@@ -242,6 +242,22 @@ fn plans_say_what_happens_and_refusals_have_a_code_of_their_own() {
 }
 
 #[test]
+fn an_install_config_is_rendered_with_an_image_from_outside() {
+    let file = example("install-config.yaml");
+    let args = ["render", "--strict", "-o", "json", "-f", file.to_str().unwrap()];
+    let output = trellis(&args);
+    assert_eq!(code(&output), 3);
+    assert!(err(&output).contains("--image"), "{}", err(&output));
+    let output = trellis(&[&args[..], &["--image", "https://images.example.com/rhcos.qcow2"]].concat());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert_eq!(
+        json(&output)["items"].as_array().unwrap().iter().filter(|o| o["kind"] == "VirtualMachine").count(),
+        5
+    );
+    assert_eq!(code(&trellis(&[&args[..], &["--image", "ftp://x"]].concat())), 2);
+}
+
+#[test]
 fn conversion_lists_what_is_lost_and_strict_refuses_it() {
     let file = example("tenant.yaml");
     let args = ["convert", "--to", "kkp", "-f", file.to_str().unwrap()];

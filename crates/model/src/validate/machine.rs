@@ -26,7 +26,7 @@ pub(super) fn check(cluster: Option<&Cluster>, pool: &Pool, problems: &mut Probl
     }
     if template.image.source.is_none() {
         problems.warning(
-            "image-without-source",
+            IMAGE_WITHOUT_SOURCE,
             "template.image.source",
             match &template.image.version {
                 Some(version) => {
@@ -72,6 +72,9 @@ fn check_counts(pool: &Pool, problems: &mut Problems<'_>) -> bool {
     }
     counts.iter().all(|(_, count, most)| count <= most)
 }
+
+/// The code of the problem that an image given later solves.
+pub const IMAGE_WITHOUT_SOURCE: &str = "image-without-source";
 
 /// The code of the problem whose place must not be shown.
 pub const PASSWORD_IN_ADDRESS: &str = "password-in-address";

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use crate::problem::{Problem, Problems};
 use crate::{Estate, Subject};
 
-pub use machine::PASSWORD_IN_ADDRESS;
+pub use machine::{IMAGE_WITHOUT_SOURCE, PASSWORD_IN_ADDRESS};
 
 /// Finds all problems of an estate.
 pub fn validate(estate: &Estate) -> Vec<Problem> {

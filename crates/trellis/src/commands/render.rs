@@ -7,6 +7,7 @@ use trellis_dialects::yaml_out::to_yaml_documents;
 use trellis_model::Estate;
 use trellis_model::image::ImageSource;
 use trellis_model::names::{ClusterName, PoolName};
+use trellis_model::validate::IMAGE_WITHOUT_SOURCE;
 
 use super::{is_usable, load, unusable};
 use crate::args::{Files, Format};
@@ -47,6 +48,7 @@ impl Render {
         let (sources, mut read) = load(&files)?;
         if let Some(image) = &image {
             read.estate.fill_in_image(image);
+            read.diagnostics.drop_all(IMAGE_WITHOUT_SOURCE);
         }
         let estate = selected(&read.estate, &cluster, &pool)?;
         let mut objects = Vec::new();
