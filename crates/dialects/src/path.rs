@@ -168,6 +168,12 @@ impl FieldPath {
         joined
     }
 
+    /// The path without its last step; none at the root.
+    pub fn parent(&self) -> Option<Self> {
+        let (_, rest) = self.segments.split_last()?;
+        Some(Self { segments: rest.to_vec() })
+    }
+
     /// Whether this path leads through that one, or to it.
     pub fn starts_with(&self, other: &Self) -> bool {
         self.segments.starts_with(&other.segments)

@@ -30,7 +30,7 @@ pub fn render_human(diagnostics: &Diagnostics, sources: &SourceMap, color: bool)
         if !all.is_empty() {
             all.push('\n');
         }
-        all.push_str(&render_one(diagnostic, sources, &privacy, &renderer));
+        all.push_str(&render_one(&privacy.veiled(diagnostic, sources), sources, &renderer));
         all.push('\n');
     }
     if let Some(more) = diagnostics.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
@@ -41,12 +41,7 @@ pub fn render_human(diagnostics: &Diagnostics, sources: &SourceMap, color: bool)
     all
 }
 
-fn render_one(
-    diagnostic: &Diagnostic,
-    sources: &SourceMap,
-    privacy: &Privacy,
-    renderer: &Renderer,
-) -> String {
+fn render_one(diagnostic: &Diagnostic, sources: &SourceMap, renderer: &Renderer) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
@@ -60,9 +55,7 @@ fn render_one(
         let (line, column) = sources.line_column(location.file, location.span.start);
         let name = visible(&source.name);
         match sources.line_of(location.file, location.span.start) {
-            Some((_, line_start, text))
-                if !diagnostic.sensitive && privacy.allows(location.file, location.span.start, text) =>
-            {
+            Some((_, line_start, text)) if !diagnostic.sensitive => {
                 // Only the first line of a long place is shown: where a mapping begins says enough, and the
                 // renderer need not walk the whole text.
                 let (text, line_start) = match text.strip_prefix('\u{feff}') {
@@ -133,10 +126,10 @@ fn is_unsafe(character: char) -> bool {
 /// All diagnostics as a JSON list. Fields that are not known are left out.
 pub fn to_json(diagnostics: &Diagnostics, sources: &SourceMap) -> Value {
     let privacy = Privacy::of(sources);
-    diagnostics.iter().map(|diagnostic| one_to_json(diagnostic, sources, &privacy)).collect()
+    diagnostics.iter().map(|diagnostic| one_to_json(&privacy.veiled(diagnostic, sources), sources)).collect()
 }
 
-fn one_to_json(diagnostic: &Diagnostic, sources: &SourceMap, privacy: &Privacy) -> Value {
+fn one_to_json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
     let mut object = Map::new();
     object.insert("severity".to_owned(), diagnostic.severity.name().into());
     object.insert("code".to_owned(), diagnostic.code.into());
@@ -154,8 +147,7 @@ fn one_to_json(diagnostic: &Diagnostic, sources: &SourceMap, privacy: &Privacy) 
         // A problem of a whole mapping is shown by its first line: what else is in it may be secret.
         let line = location.span.slice(&source.text).lines().next().unwrap_or_default();
         let text: String = line.chars().take(MAX_TEXT_CHARS).collect();
-        let is_private = diagnostic.sensitive || !privacy.allows(location.file, location.span.start, line);
-        if !is_private && !text.is_empty() {
+        if !diagnostic.sensitive && !text.is_empty() {
             object.insert("text".to_owned(), text.into());
         }
     }

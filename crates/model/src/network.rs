@@ -318,22 +318,63 @@ impl Binding {
 }
 
 /// A network interface of a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenNic", into = "WrittenNic")]
 pub struct Nic {
     /// Its name inside the machine.
     pub name: DeviceName,
     /// The network it is on.
     pub network: NicNetwork,
     /// How it is connected.
-    #[serde(default = "Binding::bridge", skip_serializing_if = "Binding::is_bridge")]
     pub binding: Binding,
     /// A fixed hardware address; only for a pool of one machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddress>,
     /// Fixed addresses; DHCP when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<StaticAddresses>,
+}
+
+/// A network interface as it is written.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WrittenNic {
+    /// Its name inside the machine.
+    name: DeviceName,
+    /// The network it is on.
+    network: NicNetwork,
+    /// How it is connected: Masquerade on the pod network and Bridge on others when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    binding: Option<Binding>,
+    /// A fixed hardware address; only for a pool of one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mac: Option<MacAddress>,
+    /// Fixed addresses; DHCP when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    addresses: Option<StaticAddresses>,
+}
+
+impl From<WrittenNic> for Nic {
+    fn from(written: WrittenNic) -> Self {
+        let WrittenNic { name, network, binding, mac, addresses } = written;
+        let binding = binding.unwrap_or_else(|| network.usual_binding());
+        Self { name, network, binding, mac, addresses }
+    }
+}
+
+impl From<Nic> for WrittenNic {
+    fn from(nic: Nic) -> Self {
+        let Nic { name, network, binding, mac, addresses } = nic;
+        let binding = (binding != network.usual_binding()).then_some(binding);
+        Self { name, network, binding, mac, addresses }
+    }
+}
+
+impl JsonSchema for Nic {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Nic".into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        WrittenNic::json_schema(generator)
+    }
 }
 
 impl Nic {
@@ -355,6 +396,16 @@ pub enum NicNetwork {
     Shared(SharedNetwork),
     /// A virtual network of the oVirt engine, by its profile.
     OvirtProfile(crate::names::Uuid),
+}
+
+impl NicNetwork {
+    /// How interfaces are connected to it when nothing is said.
+    fn usual_binding(&self) -> Binding {
+        match self {
+            Self::Pod(_) => Binding::Masquerade,
+            _ => Binding::Bridge,
+        }
+    }
 }
 
 /// The infra cluster's pod network. It has no settings.

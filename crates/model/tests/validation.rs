@@ -228,6 +228,11 @@ fn every_rule_finds_what_it_is_for() {
             ),
         ),
         (
+            "mac-during-update",
+            none(),
+            json!({ "replicas": 1, "template": { "nics": [{ "name": "a", "network": { "pod": {} }, "mac": "02:00:00:00:00:01" }] } }),
+        ),
+        (
             "multicast-mac",
             none(),
             template(

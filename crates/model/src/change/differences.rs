@@ -35,12 +35,16 @@ pub fn without_credentials(text: &str) -> String {
             .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '`'))
             .unwrap_or(after.len());
         let (address, behind) = after.split_at(end);
-        let host_end = address.find(['/', '?']).unwrap_or(address.len());
-        let (host, way) = address.split_at(host_end);
-        out += &host
-            .rfind('@')
-            .map_or_else(|| host.to_owned(), |at| format!("(hidden){}", host.get(at..).unwrap_or_default()));
-        out += &way.split_once('?').map_or_else(|| way.to_owned(), |(way, _)| format!("{way}?(hidden)"));
+        // A password may hold a slash: all before the last `@` is hidden, even where that is too much.
+        let (before_way, way) = address.split_at(address.find(['?', '#']).unwrap_or(address.len()));
+        // The digest of a registry image stands behind an `@` too.
+        let (place, digest) = before_way.split_at(before_way.find("@sha").unwrap_or(before_way.len()));
+        out += &place.rfind('@').map_or_else(
+            || place.to_owned(),
+            |at| format!("(hidden){}", place.get(at..).unwrap_or_default()),
+        );
+        out += digest;
+        out += if way.is_empty() { "" } else { "?(hidden)" };
         rest = behind;
     }
     out + rest
@@ -119,4 +123,25 @@ fn by_name(list: &[Value]) -> Option<std::collections::BTreeMap<&str, &Value>> {
         }
     }
     (!items.is_empty()).then_some(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lose_their_credentials_and_nothing_else() {
+        let cases = [
+            ("see https://h/a.img, twice", "see https://h/a.img, twice"),
+            ("https://u:p@h/a", "https://(hidden)@h/a"),
+            ("https://u:p/q@h/a", "https://(hidden)@h/a"),
+            ("https://h/a?sig=x", "https://h/a?(hidden)"),
+            ("https://h/a#tok=x", "https://h/a?(hidden)"),
+            ("docker://r/i@sha256:abc", "docker://r/i@sha256:abc"),
+            ("docker://u:p@r/i@sha256:abc", "docker://(hidden)@r/i@sha256:abc"),
+        ];
+        for (text, shown) in cases {
+            assert_eq!(without_credentials(text), shown);
+        }
+    }
 }

@@ -205,7 +205,10 @@ fn with_namespace(cluster: &Cluster) -> ClusterSpec {
 
 /// Why Kubernetes cannot go from one version to another, if it cannot.
 fn refused_version(old: Option<KubernetesVersion>, new: Option<KubernetesVersion>) -> Option<&'static str> {
-    let (old, new) = (old?, new?);
+    let old = old?;
+    let Some(new) = new else {
+        return Some("a cluster that says its version cannot stop saying it");
+    };
     if new < old {
         Some("Kubernetes cannot go back to an older version")
     } else if old.minors_behind(new) > 1 || old.major != new.major {

@@ -85,8 +85,10 @@ fn check_address(image: &Image, problems: &mut Problems<'_>) {
         Some(ImageSource::Registry(registry)) => ("template.image.source.registry.url", &registry.url),
         _ => return,
     };
-    let authority = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
-    if authority.contains('@') {
+    // The digest of a registry image stands behind an `@` too.
+    let place = url.split_once("://").map_or("", |(_, rest)| rest);
+    let has_user = place.split("@sha").next().is_some_and(|place| place.contains('@'));
+    if has_user {
         problems.error(
             PASSWORD_IN_ADDRESS,
             path,

@@ -9,42 +9,41 @@ mod machine;
 mod nics;
 mod pool;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::problem::{Problem, Problems};
-use crate::{Estate, Subject};
+use crate::{Cluster, Estate, Pool, Subject};
 
 pub use machine::{IMAGE_WITHOUT_SOURCE, PASSWORD_IN_ADDRESS};
 
 /// Finds all problems of an estate.
 pub fn validate(estate: &Estate) -> Vec<Problem> {
     let mut out = Vec::new();
-    let mut seen = BTreeSet::new();
+    // Of several of one name the first is looked at; that there are several is said once.
+    let mut clusters = BTreeMap::<_, (&Cluster, usize)>::new();
     for cluster in &estate.clusters {
-        let mut problems = Problems::of(Subject::Cluster(cluster.name.clone()), &mut out);
-        if !seen.insert(&cluster.name) {
-            problems.error(
-                "duplicate-cluster",
-                "name",
-                format!("there are two clusters named {}", cluster.name),
-                "give one of them another name",
-            );
+        clusters.entry(&cluster.name).or_insert((cluster, 0)).1 += 1;
+    }
+    for (name, (cluster, count)) in &clusters {
+        let mut problems = Problems::of(Subject::Cluster((*name).clone()), &mut out);
+        if *count > 1 {
+            let message = format!("there are {count} clusters named {name}");
+            problems.error("duplicate-cluster", "name", message, "give each a name of its own");
         }
         cluster::check(cluster, &mut problems);
     }
-    let mut seen = BTreeSet::new();
+    let mut pools = BTreeMap::<_, (&Pool, usize)>::new();
     for pool in &estate.pools {
-        let cluster = &pool.spec.cluster;
-        let mut problems = Problems::of(Subject::Pool(cluster.clone(), pool.name.clone()), &mut out);
-        if !seen.insert((cluster, &pool.name)) {
-            problems.error(
-                "duplicate-pool",
-                "name",
-                format!("cluster {cluster} has two pools named {}", pool.name),
-                "give one of them another name",
-            );
+        pools.entry((&pool.spec.cluster, &pool.name)).or_insert((pool, 0)).1 += 1;
+    }
+    for ((cluster, name), (pool, count)) in &pools {
+        let mut problems = Problems::of(Subject::Pool((*cluster).clone(), (*name).clone()), &mut out);
+        if *count > 1 {
+            let message = format!("cluster {cluster} has {count} pools named {name}");
+            problems.error("duplicate-pool", "name", message, "give each a name of its own");
         }
-        if estate.cluster(cluster).is_none() {
+        let cluster_of_pool = clusters.get(cluster).map(|(cluster, _)| *cluster);
+        if cluster_of_pool.is_none() {
             problems.warning(
                 "cluster-not-here",
                 "cluster",
@@ -52,7 +51,7 @@ pub fn validate(estate: &Estate) -> Vec<Problem> {
                 "read its TenantCluster together with the pool to check and render both",
             );
         }
-        pool::check(estate.cluster(cluster), pool, &mut problems);
+        pool::check(cluster_of_pool, pool, &mut problems);
     }
     addresses::check(estate, &mut out);
     out

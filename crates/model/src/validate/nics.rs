@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::cluster::Cluster;
 use crate::names::MacAddress;
 use crate::network::{Binding, Nic, NicNetwork};
-use crate::pool::Pool;
+use crate::pool::{Pool, UpdateStrategy};
 use crate::problem::Problems;
 
 pub(super) fn check(cluster: Option<&Cluster>, pool: &Pool, problems: &mut Problems<'_>) {
@@ -60,22 +60,7 @@ fn check_nic(cluster: Option<&Cluster>, pool: &Pool, nic: &Nic, path: &str, prob
     }
     let replicas =
         pool.spec.autoscaling.map_or(pool.spec.replicas, |bounds| bounds.max.max(pool.spec.replicas));
-    if nic.mac.is_some() && replicas > 1 {
-        problems.error(
-            "one-mac-for-many",
-            format!("{path}.mac"),
-            format!("{replicas} machines cannot share one hardware address"),
-            "leave it out: Trellis derives one for each machine where one is needed",
-        );
-    }
-    if nic.mac.as_ref().is_some_and(MacAddress::is_multicast) {
-        problems.error(
-            "multicast-mac",
-            format!("{path}.mac"),
-            "this is the hardware address of a group, not of an interface",
-            "use one whose second digit is 2, 6, a or e",
-        );
-    }
+    check_mac(pool, nic, replicas, path, problems);
     let Some(addresses) = &nic.addresses else { return };
     // A surge machine needs an address beside those of the replicas it replaces.
     let most = replicas.saturating_add(pool.spec.update.max_surge.of(replicas, true));
@@ -129,6 +114,34 @@ fn check_nic(cluster: Option<&Cluster>, pool: &Pool, nic: &Nic, path: &str, prob
             format!("{path}.addresses.gateway"),
             format!("the gateway {gateway} lies outside {}", addresses.first.0.trunc()),
             "choose an address of the same network",
+        );
+    }
+}
+
+fn check_mac(pool: &Pool, nic: &Nic, replicas: u32, path: &str, problems: &mut Problems<'_>) {
+    if nic.mac.is_some() && replicas > 1 {
+        problems.error(
+            "one-mac-for-many",
+            format!("{path}.mac"),
+            format!("{replicas} machines cannot share one hardware address"),
+            "leave it out: Trellis derives one for each machine where one is needed",
+        );
+    }
+    let update = &pool.spec.update;
+    if nic.mac.is_some() && update.strategy == UpdateStrategy::RollingUpdate && !update.max_surge.is_zero() {
+        problems.warning(
+            "mac-during-update",
+            format!("{path}.mac"),
+            "while the machine is replaced, the old and the new one would have the same hardware address",
+            "set maxSurge to 0 and maxUnavailable to 1",
+        );
+    }
+    if nic.mac.as_ref().is_some_and(MacAddress::is_multicast) {
+        problems.error(
+            "multicast-mac",
+            format!("{path}.mac"),
+            "this is the hardware address of a group, not of an interface",
+            "use one whose second digit is 2, 6, a or e",
         );
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use trellis_dialects::fields::{Field, fields};
 use trellis_dialects::read::{KindInfo, kinds};
 use trellis_dialects::suggest::closest;
+use trellis_model::change::{CLUSTER_FIELDS, Class, FieldClass, POOL_FIELDS, rule_for};
 
 use crate::args::Format;
 use crate::exit::{Exit, Failure};
@@ -171,6 +172,9 @@ fn print_field(kind: &KindInfo, field: &Field, recursive: bool, output: Output) 
             if what.is_empty() { String::new() } else { format!(": {what}") }
         );
     }
+    if let Some(change) = change_of(kind, field) {
+        let _ = writeln!(text, "Trellis: honoured. {change}\n");
+    }
     if !field.allowed.is_empty() {
         let _ = writeln!(
             text,
@@ -184,6 +188,27 @@ fn print_field(kind: &KindInfo, field: &Field, recursive: bool, output: Output) 
     }
     print(text.trim_end())?;
     Ok(Exit::Success)
+}
+
+/// What changing a field of one of our own kinds does.
+fn change_of(kind: &KindInfo, field: &Field) -> Option<String> {
+    let rules = match kind.kind {
+        "TenantCluster" => CLUSTER_FIELDS,
+        "MachinePool" => POOL_FIELDS,
+        _ => return None,
+    };
+    let path = field.path.strip_prefix("spec.")?.replace("[]", "").replace(".*", "");
+    let rule = rule_for(&[rules], &path)?;
+    let does = match rule.class {
+        FieldClass::Always(Class::InPlace) => "is applied in place",
+        FieldClass::Always(Class::ThroughPools) => "acts through the pools",
+        FieldClass::Always(Class::Roll) => "replaces machines",
+        FieldClass::Always(Class::Reject) => "is refused",
+        FieldClass::GrowsInPlace => {
+            "is applied in place, or replaces pinned machines and those with huge pages"
+        }
+    };
+    Some(format!("A change of it {does}: {}.", rule.why))
 }
 
 fn list_fields(fields: &[Field], recursive: bool, depth: usize, out: &mut String) {

@@ -128,8 +128,8 @@ impl Lines {
             Class::Reject => ("refused ", "31"),
         };
         let word = if self.color { format!("\u{1b}[{paint}m{word}\u{1b}[0m") } else { word.to_owned() };
-        let old = change.old.as_deref().unwrap_or("(default)");
-        let new = change.new.as_deref().unwrap_or("(default)");
+        let old = change.old.as_deref().unwrap_or("(not set)");
+        let new = change.new.as_deref().unwrap_or("(not set)");
         self.line(&format!("  {word}  {}: {} → {}", change.path, shorten(old), shorten(new)));
         self.line(&format!("            {}", change.why));
     }
