@@ -68,7 +68,8 @@ fn cpu() -> impl Strategy<Value = Cpu> {
     let model = of(select(vec!["host-model".to_owned(), "host-passthrough".to_owned(), "yes".to_owned()]));
     (
         of(topology),
-        of(amount()),
+        // A machine type always says what is set aside.
+        amount().prop_map(Some),
         of(amount()),
         model,
         btree_map("[a-z0-9_]{1,6}", policy, 0..3),
@@ -86,7 +87,7 @@ fn cpu() -> impl Strategy<Value = Cpu> {
 
 fn memory() -> impl Strategy<Value = Memory> {
     let page = select(vec![HugepageSize::Mebi2, HugepageSize::Gibi1]);
-    (of(bytes()), of(bytes()), of(bytes()), of(page), any::<bool>()).prop_map(
+    (of(bytes()), bytes().prop_map(Some), of(bytes()), of(page), any::<bool>()).prop_map(
         |(guest, request, limit, hugepages, overcommit_guest_overhead)| Memory {
             guest,
             request,

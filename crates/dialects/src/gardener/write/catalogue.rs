@@ -12,6 +12,7 @@ use trellis_api::gardener::{CORE, CloudProfile, CloudProfileConfig, KUBEVIRT};
 use trellis_model::image::{HttpImage, ImageSource, PullMethod, RegistryImage};
 use trellis_model::machine::{Compute, Shape};
 use trellis_model::names::PoolName;
+use trellis_model::quantity::MilliCpu;
 use trellis_model::{Cluster, Pool};
 
 use super::super::disks::DEFAULT_CLASS;
@@ -63,11 +64,13 @@ impl Catalogue {
                 name.insert_str(0, "custom-");
             }
             let (cpu, memory) = (&compute.cpu, &compute.memory);
-            let or_nothing = |amount: Option<String>| Some(Text(amount.unwrap_or_else(|| "0".to_owned())));
+            // Gardener schedules and scales by these: where nothing is set aside, what the guest sees stands in.
+            let cpus = cpu.request.or_else(|| cpu.guest_cpus().map(MilliCpu::whole));
+            let bytes = memory.request.or_else(|| memory.guest_bytes());
             self.spec.machine_types.push(MachineType {
                 name: Some(name.clone()),
-                cpu: or_nothing(cpu.request.map(|amount| amount.to_string())),
-                memory: or_nothing(memory.request.map(|amount| amount.to_string())),
+                cpu: cpus.as_ref().map(Text::from),
+                memory: bytes.as_ref().map(Text::from),
                 gpu: Some(Text("0".to_owned())),
                 usable: Some(true),
                 ..MachineType::default()
