@@ -59,6 +59,8 @@ enum Command {
     Convert(commands::convert::Convert),
     /// Document any field of any dialect, with what Trellis does with it.
     Explain(commands::explain::Explain),
+    /// Run an embedded Kubernetes API server on this machine.
+    Lab(commands::lab::Lab),
     /// Run everything on this machine: lab, controllers and a demo tenant.
     Up(commands::up::Up),
     /// Print a completion script for a shell.
@@ -117,6 +119,7 @@ impl Args {
             Command::Plan(plan) => plan.run(output),
             Command::Convert(convert) => convert.run(output),
             Command::Explain(explain) => explain.run(output),
+            Command::Lab(lab) => lab.run(output),
             Command::Up(up) => up.run(output),
             Command::Completion(completion) => completion.run(),
             Command::Internal(internal) => internal.run(),

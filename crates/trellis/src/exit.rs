@@ -79,6 +79,9 @@ pub(crate) enum Failure {
     /// There is nothing to read.
     #[error("there is nothing to read: give manifests with -f FILE, or pipe them in")]
     NoInput,
+    /// The lab could not be started.
+    #[error("the lab cannot start: {0}")]
+    Lab(String),
     /// The arguments do not fit together.
     #[error("{0}")]
     Usage(String),
@@ -98,7 +101,7 @@ impl Failure {
         let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
         match self {
             Self::NoInput | Self::Usage(_) => ExitCode::from(2),
-            Self::Read { .. } | Self::Write(_) => Exit::Files.into(),
+            Self::Read { .. } | Self::Write(_) | Self::Lab(_) => Exit::Files.into(),
         }
     }
 }

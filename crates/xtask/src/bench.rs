@@ -1,7 +1,9 @@
 //! `cargo xtask bench`: how fast the release build is, as numbers. Slowness never fails it.
 
+mod arguments;
 mod catalogue;
 mod measure;
+mod servers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::arguments::Arguments;
 use self::catalogue::{BENCHMARKS, Benchmark};
 use self::measure::{Measured, Times};
 use crate::failure::{Attempt as _, Failure, Result};
@@ -17,37 +20,35 @@ use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 use crate::{generate, table};
 
-const USAGE: &str = "usage: cargo xtask bench [--json PATH]";
-
 /// Runs `cargo xtask bench …`; false when something could not be measured.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
-    let json = match arguments {
-        [] => None,
-        [flag, path] if flag == "--json" => Some(PathBuf::from(path)),
-        [glued] if glued.starts_with("--json=") => glued.split_once('=').map(|(_, path)| PathBuf::from(path)),
-        _ => return Err(Failure::new(USAGE)),
-    };
+    let arguments = Arguments::read(arguments)?;
     let program = match generate::trellis_from_environment() {
         Some(named) => PathBuf::from(named),
-        None => build(workspace)?,
+        None => build(workspace, "trellis")?,
     };
     let size = fs::metadata(&program).attempt(|| format!("read {}", program.display()))?.len();
 
+    let wanted = BENCHMARKS.iter().filter(|benchmark| arguments.wants(benchmark.name));
     let results: Vec<(&Benchmark, Result<Measured>)> =
-        BENCHMARKS.iter().map(|benchmark| (benchmark, measure_one(benchmark, &program))).collect();
+        wanted.map(|benchmark| (benchmark, measure_one(benchmark, &program))).collect();
+    if !results.is_empty() {
+        let rows: Vec<_> = results.iter().map(|(benchmark, result)| row(benchmark, result)).collect();
+        let head = ["benchmark", "runs", "median", "p95", "ratio to its peer", "detail"];
+        print!("{}", table::lay_out(head, &rows));
+    }
+    println!("\nsize of the program: {size} bytes ({})\n", mebibytes(size));
 
-    let rows: Vec<_> = results.iter().map(|(benchmark, result)| row(benchmark, result)).collect();
-    let head = ["benchmark", "runs", "median", "p95", "ratio to its peer", "detail"];
-    print!("{}", table::lay_out(head, &rows));
-    println!("\nsize of the program: {size} bytes ({})", mebibytes(size));
+    let servers = servers::measure(workspace, &program, &arguments)?;
+    servers.print();
 
-    if let Some(path) = json {
+    if let Some(path) = &arguments.json {
         let entries: Vec<_> = results.iter().map(|(benchmark, result)| entry(benchmark, result)).collect();
-        let report = json!({ "program_bytes": size, "benchmarks": entries });
-        fs::write(&path, format!("{report:#}\n")).attempt(|| format!("write {}", path.display()))?;
+        let report = json!({ "program_bytes": size, "benchmarks": entries, "servers": servers.report() });
+        fs::write(path, format!("{report:#}\n")).attempt(|| format!("write {}", path.display()))?;
         println!("written to {}", path.display());
     }
-    Ok(results.iter().all(|(_, result)| result.is_ok()))
+    Ok(results.iter().all(|(_, result)| result.is_ok()) && servers.all_measured())
 }
 
 /// Measures one benchmark in a directory of its own.
@@ -57,23 +58,23 @@ fn measure_one(benchmark: &Benchmark, program: &Path) -> Result<Measured> {
     Measured::take(&pair, benchmark.runs)
 }
 
-/// Builds the release program, and asks cargo where it is.
-fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let mut command = workspace.cargo(&["build", "--release", "--package", "trellis"]);
+/// Builds a program of the workspace for release, and asks cargo where it is.
+fn build(workspace: &Workspace, name: &str) -> Result<PathBuf> {
+    let mut command = workspace.cargo(&["build", "--release", "--package", name]);
     command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     let output = command.output().attempt(|| "run `cargo build`".to_owned())?;
     if !output.status.success() {
         return Err(Failure::new("the release build failed (see above)"));
     }
-    program_among(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| Failure::new("cargo built no program called `trellis`"))
+    program_among(name, &String::from_utf8_lossy(&output.stdout))
+        .ok_or_else(|| Failure::new(format!("cargo built no program called `{name}`")))
 }
 
-/// The path of the program `trellis` in cargo's messages, one JSON object a line.
-fn program_among(messages: &str) -> Option<PathBuf> {
+/// The path of a program in cargo's messages, one JSON object a line.
+fn program_among(name: &str, messages: &str) -> Option<PathBuf> {
     messages.lines().find_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let is_program = message["target"]["name"] == "trellis";
+        let is_program = message["target"]["name"] == name;
         message["executable"].as_str().filter(|_| is_program).map(PathBuf::from)
     })
 }
@@ -153,8 +154,8 @@ mod tests {
         let messages = r#"{"reason":"compiler-artifact","target":{"name":"trellis_api"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"trellis"},"executable":"/t/release/trellis"}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(program_among(messages), Some(PathBuf::from("/t/release/trellis")));
-        assert_eq!(program_among("no json"), None);
+        assert_eq!(program_among("trellis", messages), Some(PathBuf::from("/t/release/trellis")));
+        assert_eq!(program_among("trellis", "no json"), None);
     }
 
     #[test]

@@ -6,8 +6,10 @@ mod counts;
 mod dependencies;
 mod failure;
 mod generate;
+mod lab_facts;
 mod outcome;
 mod process;
+mod real_parts;
 mod scratch;
 mod suite;
 mod table;
@@ -27,7 +29,9 @@ usage: cargo xtask <chore>
 chores:
   test      [--only TIER,...] [--skip TIER,...] [--list]   run the test suite, tier by tier
   generate  [--check]                                      write (or check) the generated references
-  bench     [--json PATH]                                  measure the release build";
+  lab-facts [--check] [--server KUBECONFIG]                write (or check) the tables the lab is compiled with
+  bench     [--only WORDS,...] [--quick] [--json PATH]      measure the release build
+  real-parts                                               get the real Kubernetes the lab is compared with";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> =
@@ -50,6 +54,8 @@ fn run(arguments: &[String]) -> Result<bool> {
     match chore.as_str() {
         "test" => suite::run(&Workspace::find()?, rest),
         "generate" => generate::run(&Workspace::find()?, rest),
+        "real-parts" => real_parts::run(&Workspace::find()?, rest),
+        "lab-facts" => lab_facts::run(&Workspace::find()?, rest),
         "bench" => bench::run(&Workspace::find()?, rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -60,6 +60,24 @@ pub(crate) fn stream_lines(command: &mut Command, mut see: impl FnMut(&str)) -> 
     Ok(status.success())
 }
 
+/// Runs `command` silently but for its standard error, of which every line is handed to `see`.
+pub(crate) fn watch_errors(command: &mut Command, mut see: impl FnMut(&str)) -> Result<bool> {
+    let name = shown(command);
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = quiet.spawn().attempt(|| format!("run `{name}`"))?;
+    let Some(pipe) = child.stderr.take() else {
+        return Err(Failure::new(format!("cannot read the output of `{name}`")));
+    };
+    let mut reader = BufReader::new(pipe);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).attempt(|| format!("read the output of `{name}`"))? > 0 {
+        see(String::from_utf8_lossy(&line).trim_end());
+        line.clear();
+    }
+    let status = child.wait().attempt(|| format!("wait for `{name}`"))?;
+    Ok(status.success())
+}
+
 /// Runs `command` to its end and keeps what it printed.
 pub(crate) fn capture(command: &mut Command) -> Result<Captured> {
     let output = command.stdin(Stdio::null()).output().attempt(|| format!("run `{}`", shown(command)))?;

@@ -26,7 +26,7 @@ enum Work {
     /// Runs cargo and looks at its exit code.
     Cargo { arguments: &'static [&'static str], variables: &'static [(&'static str, &'static str)] },
     /// Runs cargo and counts the tests it reports.
-    CargoTest { arguments: &'static [&'static str] },
+    CargoTest { arguments: &'static [&'static str], variables: &'static [(&'static str, &'static str)] },
     /// Runs a function of ours.
     Chore(fn(&Workspace) -> Result<Outcome>),
 }
@@ -54,13 +54,35 @@ pub(crate) const TIERS: &[Tier] = &[
         needs: &[],
         work: Work::CargoTest {
             arguments: &["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"],
+            variables: &[],
         },
     },
     Tier {
         name: "doc tests",
         about: "the examples in the documentation",
         needs: &[],
-        work: Work::CargoTest { arguments: &["test", "--workspace", "--no-fail-fast", "--doc"] },
+        work: Work::CargoTest {
+            arguments: &["test", "--workspace", "--no-fail-fast", "--doc"],
+            variables: &[],
+        },
+    },
+    Tier {
+        name: "real server",
+        about: "the lab's scenarios hold on the real Kubernetes, and random sequences end alike on both",
+        needs: &[Need::RealParts],
+        work: Work::CargoTest {
+            arguments: &[
+                "test",
+                "--package",
+                "trellis-lab",
+                "--no-fail-fast",
+                "--test",
+                "conformance",
+                "--test",
+                "differential",
+            ],
+            variables: &[("TRELLIS_CONFORMANCE", "real")],
+        },
     },
     Tier {
         name: "docs",
@@ -129,9 +151,11 @@ impl Work {
                 let success = process::stream(&mut command)?;
                 Ok(Outcome::of(success, if success { "" } else { "see its output above" }))
             }
-            Self::CargoTest { arguments } => {
+            Self::CargoTest { arguments, variables } => {
                 let mut tests = Counts::default();
-                let success = process::stream_lines(&mut workspace.cargo(arguments), |line| {
+                let mut command = workspace.cargo(arguments);
+                command.envs(variables.iter().copied());
+                let success = process::stream_lines(&mut command, |line| {
                     if let Some(counts) = Counts::read(line) {
                         tests += counts;
                     }

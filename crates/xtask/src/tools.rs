@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process;
+use crate::real_parts;
 use crate::workspace::{self, Workspace};
 
 /// The version of cargo-deny our `deny.toml` is written for.
@@ -14,6 +15,8 @@ const CARGO_DENY: &str = "0.20.2";
 pub(crate) enum Need {
     /// A component of the Rust toolchain, and the cargo subcommand that comes with it.
     Component(&'static str, &'static str),
+    /// The real Kubernetes programs: cached, named by the environment, or buildable.
+    RealParts,
 }
 
 impl Need {
@@ -21,6 +24,14 @@ impl Need {
     pub(crate) fn meet(self, workspace: &Workspace) -> Result<(), String> {
         match self {
             Self::Component(component, subcommand) => meet_component(workspace, component, subcommand),
+            Self::RealParts => real_parts::obtain(workspace).map(drop).map_err(|failure| {
+                let message = failure.to_string();
+                let mut lines = message.lines();
+                let first = lines.next().unwrap_or_default().to_owned();
+                // What the compiler said does not fit into the table, but somebody wants to read it.
+                lines.for_each(|line| eprintln!("{line}"));
+                first
+            }),
         }
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod completion;
 pub(crate) mod convert;
 pub(crate) mod explain;
 pub(crate) mod internal;
+pub(crate) mod lab;
 pub(crate) mod plan;
 pub(crate) mod render;
 pub(crate) mod up;

@@ -1,0 +1,58 @@
+//! Which objects of a resource a request is about.
+
+use crate::selector::{FieldSelector, LabelSelector};
+use crate::status::Status;
+use crate::store::{Key, Record};
+
+use super::request::Parameters;
+
+/// A namespace, a label selector and a field selector.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filter {
+    pub(crate) namespace: Option<String>,
+    labels: LabelSelector,
+    fields: FieldSelector,
+}
+
+impl Filter {
+    /// Reads the selectors of a request; `known_as` gives the name of a field, or why
+    /// it cannot be selected by.
+    pub(crate) fn read(
+        namespace: &str,
+        name: &str,
+        parameters: &Parameters,
+        known_as: impl Fn(&str) -> Result<String, Status>,
+    ) -> Result<Self, Status> {
+        let labels = LabelSelector::parse(parameters.text("labelSelector")).map_err(Status::bad_request)?;
+        let mut fields =
+            FieldSelector::parse(parameters.text("fieldSelector")).map_err(Status::bad_request)?;
+        for (field, _, _) in &mut fields.terms {
+            *field = known_as(field)?;
+        }
+        if !name.is_empty() && fields.required("metadata.name").is_none() {
+            fields.terms.push(("metadata.name".to_owned(), name.to_owned(), true));
+        }
+        let namespace = (!namespace.is_empty()).then(|| namespace.to_owned());
+        Ok(Self { namespace, labels, fields })
+    }
+
+    /// True when only the namespace matters.
+    pub(crate) fn selects_all(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// True when the object is meant.
+    pub(crate) fn matches(&self, key: &Key, record: &Record) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+            && (self.labels.is_empty() || self.labels.matches(&record.index.labels))
+            && (self.fields.is_empty()
+                || self.fields.matches(|field| match field {
+                    "metadata.name" => key.name.as_str(),
+                    "metadata.namespace" => key.namespace.as_str(),
+                    _ => {
+                        let found = record.index.fields.iter().find(|(name, _)| name == field);
+                        found.map_or("", |(_, value)| value.as_str())
+                    }
+                }))
+    }
+}

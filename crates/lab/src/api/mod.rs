@@ -1,0 +1,146 @@
+//! The request pipeline: from what a URL asks for to an answer.
+
+pub(crate) mod body;
+pub(crate) mod delete;
+pub(crate) mod filter;
+pub(crate) mod negotiate;
+pub(crate) mod options;
+pub(crate) mod patch;
+pub(crate) mod present;
+pub(crate) mod read;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod strategy;
+pub(crate) mod subresources;
+pub(crate) mod watch;
+pub(crate) mod write;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use parking_lot::Mutex;
+
+use crate::attributes::Attributes;
+use crate::faults::Trouble;
+use crate::kinds;
+use crate::registry::Served;
+use crate::server::Server;
+use crate::status::Status;
+use crate::store::Key;
+
+use filter::Filter;
+use reply::Reply;
+use request::Parameters;
+
+/// One request for a resource, with everything the handlers look at.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// When it came.
+    pub(crate) now: jiff::Timestamp,
+    pub(crate) attributes: Attributes,
+    /// The path below the subresource.
+    pub(crate) rest: String,
+    /// The query as it was sent.
+    pub(crate) query: String,
+    pub(crate) parameters: Parameters,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// What the fault plan wants to go wrong.
+    pub(crate) trouble: Trouble,
+    /// True when admission has seen it already.
+    pub(crate) admitted: bool,
+    /// What the client is warned about.
+    pub(crate) warnings: Mutex<Vec<String>>,
+}
+
+impl Call {
+    /// Where the object of the call is stored.
+    pub(crate) fn key(&self, served: &Served) -> Key {
+        let namespace = if served.namespaced { self.attributes.namespace.as_str() } else { "" };
+        Key::new(namespace, self.attributes.name.as_str())
+    }
+
+    /// The objects a collection call is about.
+    pub(crate) fn filter(&self, served: &Served) -> Result<Filter, Status> {
+        let namespace = if served.namespaced { self.attributes.namespace.as_str() } else { "" };
+        // A selector names its fields itself; only a path with a name narrows the call further.
+        let name = if self.attributes.field_selector.is_empty() { self.attributes.name.as_str() } else { "" };
+        Filter::read(namespace, name, &self.parameters, |field| served.selector_field(field))
+    }
+
+    /// Adds a warning once.
+    pub(crate) fn warn(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut warnings = self.warnings.lock();
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+}
+
+/// Answers a request for a resource. Authentication and authorization are done.
+pub(crate) async fn dispatch(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
+    let attributes = &call.attributes;
+    let Some(served) = server.registry().find(&attributes.group, &attributes.version, &attributes.resource)
+    else {
+        let known = server.registry().all().iter().any(|served| served.kind.group == attributes.group);
+        return if known { Err(unknown_resource()) } else { Ok(Reply::text(404, "404 page not found\n")) };
+    };
+    if let Some(warning) = served.custom_version().and_then(|version| version.deprecation_warning.as_ref()) {
+        call.warn(warning);
+    }
+    if let Some(warning) =
+        kinds::deprecation_warning(&served.kind).filter(|_| served.custom_version().is_none())
+    {
+        call.warn(warning);
+    }
+    // An object of the cluster is in no namespace.
+    if !served.namespaced && !served.is_namespace() && !attributes.namespace.is_empty() {
+        return Err(unknown_resource());
+    }
+    if !attributes.subresource.is_empty() {
+        return subresources::handle(server, call, &served).await;
+    }
+    // A namespaced resource has objects only inside namespaces; across all of them it can be listed.
+    let placed = !served.namespaced || !attributes.namespace.is_empty();
+    let in_path = !call.attributes.name.is_empty() && attributes.field_selector.is_empty();
+    match attributes.verb.as_str() {
+        "list" if served.allows("list") => read::list(server, call, &served).await,
+        "watch" if served.allows("watch") => read::watch(server, call, &served).await,
+        "get" if placed && in_path && served.allows("get") => read::get(server, call, &served).await,
+        "create" if placed && !in_path && served.allows("create") => {
+            write::create(server, call, &served).await
+        }
+        "update" if placed && in_path && served.allows("update") => {
+            write::update(server, call, &served).await
+        }
+        "patch" if placed && in_path && served.allows("patch") => write::patch(server, call, &served).await,
+        "delete" if placed && in_path && served.allows("delete") => delete::one(server, call, &served).await,
+        "deletecollection" if placed && served.allows("deletecollection") => {
+            delete::collection(server, call, &served).await
+        }
+        // Objects that are never kept have no paths of their own.
+        _ if in_path && !["get", "update", "patch", "delete"].iter().any(|verb| served.allows(verb)) => {
+            Err(unknown_resource())
+        }
+        _ if !placed
+            && matches!(attributes.verb.as_str(), "get" | "create" | "update" | "patch" | "delete") =>
+        {
+            Err(unknown_resource())
+        }
+        _ => Err(not_allowed()),
+    }
+}
+
+/// 404 for a path that is no resource.
+pub(crate) fn unknown_resource() -> Status {
+    Status::new(404, "NotFound", "the server could not find the requested resource").with_empty_details()
+}
+
+/// 405 for a resource that does not do that.
+pub(crate) fn not_allowed() -> Status {
+    Status::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        .with_empty_details()
+}

@@ -1,0 +1,196 @@
+//! What a URL asks for.
+
+use http::Method;
+
+use crate::attributes::Attributes;
+
+/// The parameters of a query, decoded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Parses a query.
+    pub(crate) fn parse(query: &str) -> Self {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (unescape(key, true), unescape(value, true))
+        });
+        Self(pairs.collect())
+    }
+
+    /// The first value of a parameter.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The first value of a parameter, or nothing.
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.get(key).unwrap_or_default()
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// True when the parameter is there and neither empty, `0` nor `false`.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| !matches!(value, "0" | "false"))
+    }
+}
+
+/// Undoes percent encoding; a broken escape stays as it is.
+pub(crate) fn unescape(text: &str, plus_is_space: bool) -> String {
+    if !text.contains(['%', '+']) {
+        return text.to_owned();
+    }
+    let bytes = text.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut place = 0;
+    while place < bytes.len() {
+        let hex = |at: usize| bytes.get(at).and_then(|byte| (*byte as char).to_digit(16));
+        match (bytes[place], hex(place + 1), hex(place + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                plain.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
+                place += 3;
+            }
+            (b'+', _, _) if plus_is_space => {
+                plain.push(b' ');
+                place += 1;
+            }
+            (byte, _, _) => {
+                plain.push(byte);
+                place += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+/// The path below a subresource, such as the rest of a proxied URL.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Target {
+    /// Who asks for what; the user is filled in by authentication.
+    pub(crate) attributes: Attributes,
+    /// What follows the subresource.
+    pub(crate) rest: String,
+}
+
+/// Reads method, path and query the way the real server's request info does.
+pub(crate) fn target(method: &Method, path: &str, parameters: &Parameters) -> Target {
+    let mut attributes = Attributes { path: path.to_owned(), ..Attributes::default() };
+    attributes.verb = method.as_str().to_ascii_lowercase();
+    let segments: Vec<String> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(|segment| unescape(segment, false))
+        .collect();
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let (group, version, mut parts) = match segments.as_slice() {
+        ["api", version, parts @ ..] if !parts.is_empty() => ("", *version, parts),
+        ["apis", group, version, parts @ ..] if !parts.is_empty() => (*group, *version, parts),
+        _ => return Target { attributes, rest: String::new() },
+    };
+    attributes.group = group.to_owned();
+    attributes.version = version.to_owned();
+    attributes.verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        Method::GET | Method::HEAD => "get",
+        _ => "",
+    }
+    .to_owned();
+    // The old form with the verb in the path.
+    if parts[0] == "watch" && parts.len() > 1 {
+        attributes.verb = "watch".to_owned();
+        parts = &parts[1..];
+    }
+    // `namespaces/x/pods` is about pods; `namespaces/x`, `namespaces/x/status` and `.../finalize` about namespaces.
+    if parts[0] == "namespaces" && parts.len() > 1 {
+        attributes.namespace = parts[1].to_owned();
+        if parts.len() > 2 && !(group.is_empty() && matches!(parts[2], "status" | "finalize")) {
+            parts = &parts[2..];
+        }
+    }
+    attributes.resource = parts[0].to_owned();
+    attributes.name = parts.get(1).copied().unwrap_or_default().to_owned();
+    attributes.subresource = parts.get(2).copied().unwrap_or_default().to_owned();
+    let rest = parts.get(3..).unwrap_or_default().join("/");
+
+    if attributes.name.is_empty() {
+        match attributes.verb.as_str() {
+            "get" if parameters.flag("watch") => attributes.verb = "watch".to_owned(),
+            "get" => attributes.verb = "list".to_owned(),
+            "delete" => attributes.verb = "deletecollection".to_owned(),
+            _ => {}
+        }
+        if matches!(attributes.verb.as_str(), "list" | "watch" | "deletecollection") {
+            // Asking for one name by a field selector needs the right to that name only.
+            let named = crate::selector::FieldSelector::parse(parameters.text("fieldSelector")).ok();
+            if let Some(name) = named.as_ref().and_then(|selector| selector.required("metadata.name"))
+                && !name.contains('/') {
+                    attributes.name = name.to_owned();
+                }
+        }
+    }
+    if matches!(attributes.verb.as_str(), "list" | "watch" | "deletecollection") {
+        attributes.label_selector = parameters.text("labelSelector").to_owned();
+        attributes.field_selector = parameters.text("fieldSelector").to_owned();
+    }
+    Target { attributes, rest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(method: Method, url: &str) -> Attributes {
+        let (path, query) = url.split_once('?').unwrap_or((url, ""));
+        target(&method, path, &Parameters::parse(query)).attributes
+    }
+
+    #[test]
+    fn urls_are_read_like_the_real_server_reads_them() {
+        for (method, url, expected) in [
+            (Method::GET, "/api/v1/pods", ["list", "", "pods", "", "", ""]),
+            (Method::GET, "/api/v1/namespaces/n/pods?watch=1", ["watch", "", "pods", "n", "", ""]),
+            (Method::GET, "/api/v1/namespaces/n/pods/p", ["get", "", "pods", "n", "p", ""]),
+            (
+                Method::POST,
+                "/api/v1/namespaces/n/pods/p/eviction",
+                ["create", "", "pods", "n", "p", "eviction"],
+            ),
+            (Method::GET, "/api/v1/namespaces/n", ["get", "", "namespaces", "n", "n", ""]),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/n/finalize",
+                ["update", "", "namespaces", "n", "n", "finalize"],
+            ),
+            (
+                Method::DELETE,
+                "/apis/apps/v1/namespaces/n/deployments",
+                ["deletecollection", "apps", "deployments", "n", "", ""],
+            ),
+            (Method::GET, "/api/v1/watch/namespaces/n/pods", ["watch", "", "pods", "n", "", ""]),
+            (
+                Method::GET,
+                "/api/v1/nodes?fieldSelector=metadata.name%3Da",
+                ["list", "", "nodes", "", "a", ""],
+            ),
+            (Method::GET, "/apis/apps/v1", ["get", "", "", "", "", ""]),
+            (Method::GET, "/healthz", ["get", "", "", "", "", ""]),
+        ] {
+            let is = read(method, url);
+            let fields = [&is.verb, &is.group, &is.resource, &is.namespace, &is.name, &is.subresource];
+            assert_eq!(fields.map(String::as_str), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn broken_escapes_stay_as_they_are() {
+        assert_eq!(unescape("a%2Fb%zz%4", false), "a/b%zz%4");
+        assert_eq!(Parameters::parse("a=1+2&b&a=3").all("a").collect::<Vec<_>>(), ["1 2", "3"]);
+    }
+}

@@ -1,0 +1,403 @@
+//! Parts of objects, and actions on them, that have a path of their own.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::negotiate::{self, Output};
+use super::options::{DeleteOptions, WriteOptions};
+use super::patch::Patch;
+use super::present::Presenter;
+use super::reply::Reply;
+use super::write::{self, Change};
+use super::{Call, body, delete, not_allowed, read, unknown_resource};
+use crate::admission::eviction;
+use crate::admission::{Operation, Review};
+use crate::auth;
+use crate::clock::seconds;
+use crate::crd;
+use crate::kinds;
+use crate::merge;
+use crate::names::{GroupResource, Gvk};
+use crate::reader::Reader as _;
+use crate::registry::Served;
+use crate::schema::decode::FieldValidation;
+use crate::server::{Server, Stored};
+use crate::status::{FieldProblem, Problem, Status};
+use crate::store::Key;
+
+/// How often an eviction is decided anew when the pod or its budget changes.
+const EVICTION_ATTEMPTS: usize = 10;
+
+/// Answers a request for a subresource.
+pub(crate) async fn handle(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Result<Reply, Status> {
+    let subresource = call.attributes.subresource.as_str();
+    let verb = call.attributes.verb.as_str();
+    let Some(verbs) = served.subresource_verbs(subresource) else {
+        let (group, resource) = (&served.resource.group, &served.resource.resource);
+        return Err(match served.custom_version() {
+            Some(_) => Status::not_found(group, resource, &call.attributes.name),
+            None => unknown_resource(),
+        });
+    };
+    if served.namespaced && call.attributes.namespace.is_empty() {
+        return Err(unknown_resource());
+    }
+    if !verbs.contains(&verb) {
+        return Err(not_allowed());
+    }
+    match (subresource, verb) {
+        ("scale", _) => scale(server, call, served).await,
+        ("eviction", _) => evict(server, call).await,
+        ("binding", _) => bind(server, call, Some(&call.attributes.name)).await,
+        ("token", _) => token(server, call).await,
+        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => connect(server, call, served).await,
+        (_, "get") => read::get(server, call, served).await,
+        (_, "update") => {
+            let options = WriteOptions::read(call, "UpdateOptions")?;
+            let object = body::object(call, served, options.validation)?;
+            write::finish(server, call, served, subresource, &options, Change::Replace(&object)).await
+        }
+        (_, "patch") => write::patch_subresource(server, call, served, subresource).await,
+        _ => Err(not_allowed()),
+    }
+}
+
+/// The question a resource stands for whose objects are asked and never stored.
+pub(crate) fn review_kind(served: &Served) -> Option<auth::Review> {
+    auth::Review::of(&served.resource.group, &served.resource.resource)
+}
+
+/// Answers a review.
+pub(crate) fn review(
+    server: &Server,
+    call: &Call,
+    review: auth::Review,
+    object: &Value,
+    output: Output,
+) -> Result<Reply, Status> {
+    let now = server.clock().now();
+    let answer =
+        server.reviews().answer(review, &call.attributes.user, &call.attributes.namespace, object, now)?;
+    Ok(Reply::object(201, &answer, output))
+}
+
+/// `GET`, `PUT` and `PATCH` of `scale`.
+async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Result<Reply, Status> {
+    let output = negotiate::output(&call.headers, &call.parameters, false)?;
+    let presenter = Presenter::new(server, served, output, &call.parameters)?;
+    let reply = |object: &Value| -> Result<Reply, Status> {
+        let scale = presenter.view_as(&scale_kind(), scale_of(served, object)?);
+        Ok(Reply::object(200, &scale, output))
+    };
+    if call.attributes.verb == "get" {
+        let record = read::find(server, call, served).await?;
+        let object = server.read(served, &record).await?;
+        return reply(&object);
+    }
+    let kind = if call.attributes.verb == "update" { "UpdateOptions" } else { "PatchOptions" };
+    let options = WriteOptions::read(call, kind)?;
+    let wanted = if call.attributes.verb == "update" {
+        Wanted::Whole(body::other(call, &scale_kind())?)
+    } else {
+        Wanted::Patch(Patch::read(call, served, &options)?)
+    };
+    let paths = served.replicas_paths();
+    let change = |object: Value| {
+        let mut current = scale_of(served, &object)?;
+        let owners =
+            merge::to_scale(&object["metadata"]["managedFields"], &paths).map_err(Status::internal)?;
+        current["metadata"]["managedFields"] = owners;
+        let scale = match &wanted {
+            Wanted::Patch(Patch::Apply(configuration)) => {
+                server.apply_scale(&options, &current, configuration, call.now)?
+            }
+            Wanted::Patch(patch) => server.track_scale(
+                &options.manager(call),
+                &current,
+                patch.apply_to_scale(&current)?,
+                call.now,
+            ),
+            Wanted::Whole(scale) => {
+                server.track_scale(&options.manager(call), &current, scale.clone(), call.now)
+            }
+        };
+        let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        if !version.is_empty() && object["metadata"]["resourceVersion"] != version {
+            let name = &call.attributes.name;
+            return Err(Status::conflict(
+                &served.resource.group,
+                &served.resource.resource,
+                name,
+                write::MODIFIED,
+            ));
+        }
+        let owners = merge::from_scale(
+            &object["metadata"]["managedFields"],
+            &scale["metadata"]["managedFields"],
+            &served.kind.api_version(),
+            &paths,
+        )
+        .map_err(Status::internal)?;
+        let mut object = apply_scale(served, object, &scale)?;
+        object["metadata"]["managedFields"] = owners;
+        Ok(object)
+    };
+    let (outcome, _) =
+        write::modify(server, call, served, "scale", &options, Change::Tracked(&change)).await?;
+    let object = match outcome {
+        write::Outcome::Stored(record) => server.read(served, &record).await?,
+        write::Outcome::Tried(object) => object,
+    };
+    reply(&object)
+}
+
+/// The kind all scales have.
+fn scale_kind() -> Gvk {
+    Gvk::new("autoscaling", "v1", "Scale")
+}
+
+/// What a write to `scale` sends.
+enum Wanted {
+    Whole(Value),
+    Patch(Patch),
+}
+
+pub(crate) fn scale_of(served: &Served, object: &Value) -> Result<Value, Status> {
+    match served.custom_version() {
+        None => kinds::scale_of(&served.kind, object).ok_or_else(unknown_resource),
+        Some(version) => crd::scale_of(version, object),
+    }
+}
+
+pub(crate) fn apply_scale(served: &Served, object: Value, scale: &Value) -> Result<Value, Status> {
+    match served.custom_version() {
+        None => kinds::apply_scale(&served.kind, &object, scale),
+        Some(version) => {
+            let mut object = object;
+            crd::apply_scale(version, &mut object, scale)?;
+            Ok(object)
+        }
+    }
+}
+
+/// `POST` of an eviction: a deletion that respects disruption budgets.
+async fn evict(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
+    let output = negotiate::output_of_answer(call)?;
+    let kind = Gvk::new("policy", "v1", "Eviction");
+    let object = body::other(call, &kind)?;
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    if name != call.attributes.name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = DeleteOptions::read(call, Some(&object["deleteOptions"]))?;
+    options.dry_run |= call.parameters.all("dryRun").any(|value| value == "All");
+    let pods = server.registry().find("", "v1", "pods").ok_or_else(unknown_resource)?;
+    let key = call.key(&pods);
+    let mut review = Review {
+        attributes: &call.attributes,
+        kind: &kind,
+        operation: Operation::Create,
+        dry_run: options.dry_run,
+        options: Value::Null,
+        object: Some(object),
+        old: None,
+    };
+    server.admission().mutate(&mut review).await?;
+    server.admission().validate(&review).await?;
+    for _ in 0..EVICTION_ATTEMPTS {
+        match try_evict(server, call, &pods, &key, &options).await? {
+            Tried::Evicted => {
+                let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+                return Ok(Reply::object(201, &success, output));
+            }
+            Tried::Again => {}
+        }
+    }
+    let mut status = Status::new(429, "TooManyRequests", "too many requests, please try again later");
+    status.details.retry_after_seconds = Some(10);
+    Err(status)
+}
+
+/// What came of one attempt to evict.
+enum Tried {
+    Evicted,
+    /// The pod or its budget changed meanwhile.
+    Again,
+}
+
+/// Decides about an eviction, charges the budget and deletes the pod.
+async fn try_evict(
+    server: &Arc<Server>,
+    call: &Call,
+    pods: &Arc<Served>,
+    key: &Key,
+    options: &DeleteOptions,
+) -> Result<Tried, Status> {
+    let budgets = GroupResource::new("policy", "poddisruptionbudgets");
+    let record =
+        server.store().get(&pods.stored_as, key).ok_or_else(|| Status::not_found("", "pods", &key.name))?;
+    let pod = record.parse();
+    delete::check_preconditions(pods, key, &pod, options)?;
+    let found = Stored(Arc::clone(server.store())).list(&budgets, Some(&key.namespace));
+    let decision = eviction::evict(&pod, &found, server.clock().now())?;
+    if let Some(update) = decision.budget.filter(|_| !options.dry_run) {
+        let name = update.name.as_str();
+        let mut budget =
+            found.iter().find(|budget| budget["metadata"]["name"] == name).map(|budget| (**budget).clone());
+        if let Some(budget) = &mut budget {
+            budget["status"] = update.status;
+            budget["metadata"]["resourceVersion"] = update.resource_version.as_str().into();
+            if !server.replace(&budgets, &Key::new(key.namespace.as_str(), name), budget).await? {
+                return Ok(Tried::Again);
+            }
+        }
+    }
+    let mut options = options.clone();
+    let pinned = decision.only_as_it_is && options.version.is_none();
+    if pinned {
+        options.version = Some(record.version.to_string());
+    }
+    match delete::delete(server, call, pods, key, &options, None).await {
+        Ok(_) => Ok(Tried::Evicted),
+        Err(status) if status.code == 409 && pinned => match decision.on_conflict {
+            Some(status) => Err(status),
+            None => Ok(Tried::Again),
+        },
+        Err(status) => Err(status),
+    }
+}
+
+/// `POST` of a binding: a pod gets its node. Without a name in the path the binding names the pod.
+pub(crate) async fn bind(server: &Arc<Server>, call: &Call, name: Option<&str>) -> Result<Reply, Status> {
+    let output = negotiate::output_of_answer(call)?;
+    let options = WriteOptions::read(call, "CreateOptions")?;
+    let binding = body::other(call, &Gvk::new("", "v1", "Binding"))?;
+    let name = match name {
+        Some(name) => name.to_owned(),
+        None => binding["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+    };
+    let target = binding["target"].clone();
+    let node = target["name"].as_str().unwrap_or_default().to_owned();
+    let kind = target["kind"].as_str().unwrap_or_default();
+    let mut problems = Vec::new();
+    if !matches!(kind, "" | "Node") {
+        let choices = vec!["Node".to_owned(), "<empty>".to_owned()];
+        problems.push(FieldProblem::new("target.kind", Problem::NotSupported(kind.into(), choices)));
+    }
+    if node.is_empty() {
+        problems.push(FieldProblem::new("target.name", Problem::Required(String::new())));
+    }
+    if let Some(problem) = problems.first() {
+        let cause = problem.clone().cause();
+        return Err(Status::new(500, "", format!("{}: {}", cause.field, cause.message)));
+    }
+    let pods = server.registry().find("", "v1", "pods").ok_or_else(unknown_resource)?;
+    let kind = Gvk::new("", "v1", "Binding");
+    let mut review = Review {
+        attributes: &call.attributes,
+        kind: &kind,
+        operation: Operation::Create,
+        dry_run: options.dry_run,
+        options: options.to_value("CreateOptions"),
+        object: Some(binding.clone()),
+        old: None,
+    };
+    server.admission().mutate(&mut review).await?;
+    server.admission().validate(&review).await?;
+    let key = Key::new(call.attributes.namespace.as_str(), name);
+    let now = seconds(server.clock().now());
+    let uid = binding["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let change = |mut pod: Value| {
+        let conflict = |why: String| Err(Status::conflict("", "pods/binding", &key.name, &why));
+        let found = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        if !uid.is_empty() && uid != found {
+            return conflict(format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+            ));
+        }
+        if pod["metadata"]["deletionTimestamp"].is_string() {
+            return conflict(format!("pod {} is being deleted, cannot be assigned to a host", key.name));
+        }
+        if let Some(already) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+            return conflict(format!("pod {} is already assigned to node {already:?}", key.name));
+        }
+        if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+            return conflict(format!("pod {} has non-empty .spec.schedulingGates", key.name));
+        }
+        pod["spec"]["nodeName"] = node.as_str().into();
+        for field in ["annotations", "labels"] {
+            for (name, value) in binding["metadata"][field].as_object().into_iter().flatten() {
+                pod["metadata"][field][name] = value.clone();
+            }
+        }
+        let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
+        match &mut pod["status"]["conditions"] {
+            Value::Array(conditions) => {
+                conditions.retain(|condition| condition["type"] != "PodScheduled");
+                conditions.push(condition);
+            }
+            none => *none = json!([condition]),
+        }
+        Ok(pod)
+    };
+    let mut inner = Call::inside(call.now, &call.attributes.user, "update", &pods, &key, "binding");
+    inner.admitted = true;
+    write::modify(server, &inner, &pods, "binding", &options, Change::Own(&change)).await?;
+    let success =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(Reply::object(201, &success, output))
+}
+
+/// `POST` of a token request.
+async fn token(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
+    let output = negotiate::output_of_answer(call)?;
+    let kind = Gvk::new("authentication.k8s.io", "v1", "TokenRequest");
+    let request = body::other(call, &kind)?;
+    let (now, reader) = (server.clock().now(), Stored(Arc::clone(server.store())));
+    let (namespace, name) = (&call.attributes.namespace, &call.attributes.name);
+    let prepared = server.tokens().prepare_token(&reader, namespace, name, &request, now)?;
+    let mut review = Review {
+        attributes: &call.attributes,
+        kind: &kind,
+        operation: Operation::Create,
+        dry_run: false,
+        options: Value::Null,
+        object: Some(prepared),
+        old: None,
+    };
+    server.admission().mutate(&mut review).await?;
+    server.admission().validate(&review).await?;
+    let prepared = review.object.take().unwrap_or_default();
+    Ok(Reply::object(201, &server.tokens().complete_token(&reader, &prepared, now)?, output))
+}
+
+/// Requests that a node would have to answer.
+async fn connect(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Result<Reply, Status> {
+    let record = read::find(server, call, served).await?;
+    let object = record.parse();
+    let name = &call.attributes.name;
+    let container = call.parameters.text("container");
+    if served.is_pod() && !container.is_empty() {
+        let lists = ["containers", "initContainers", "ephemeralContainers"];
+        let mut all = lists.iter().flat_map(|list| object["spec"][*list].as_array().into_iter().flatten());
+        if !all.any(|known| known["name"] == container) {
+            return Err(Status::bad_request(format!("container {container} is not valid for pod {name}")));
+        }
+    }
+    if served.is_pod() && object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
+        return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
+    }
+    let what = format!("{}/{name}/{}", served.resource.resource, call.attributes.subresource);
+    Err(Status::new(503, "ServiceUnavailable", format!("nothing in this lab answers for {what}")))
+}
+
+/// Options of a write the server makes itself.
+pub(crate) fn own_options() -> WriteOptions {
+    WriteOptions {
+        dry_run: false,
+        field_manager: "kube-apiserver".to_owned(),
+        validation: FieldValidation::Ignore,
+        force: false,
+    }
+}

@@ -1,0 +1,83 @@
+//! The TLS side of the server: it asks every client for a certificate, but lets the API say what is wrong
+//! with it.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+
+use super::pki::{Pki, PkiError};
+
+/// The configuration of a server with these keys, for HTTP/2 and HTTP/1.1.
+///
+/// A client without a certificate, or with one of somebody else's authority, still gets a connection: it is
+/// answered with 401 or as an anonymous user, as it would be by the real server. The authenticator verifies.
+pub fn server_config(pki: &Pki) -> Result<ServerConfig, PkiError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let wrong = |problem: rustls::Error| PkiError::Crypto(problem.to_string());
+    let hints = [&pki.cluster, &pki.front_proxy]
+        .map(|authority| DistinguishedName::from(authority.subject_der().to_vec()))
+        .to_vec();
+    let verifier = Arc::new(AnyClient { provider: Arc::clone(&provider), hints });
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(wrong)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![pki.serving.certificate_der()?], pki.serving.key_der()?)
+        .map_err(wrong)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Takes any certificate whose key the client has; who it is remains to be seen.
+#[derive(Debug)]
+struct AnyClient {
+    provider: Arc<CryptoProvider>,
+    hints: Vec<DistinguishedName>,
+}
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

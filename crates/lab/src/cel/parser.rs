@@ -1,0 +1,854 @@
+//! From the text of an expression to its tree.
+
+use super::{
+    ast::{Entry, Expr, Item, Kind, Literal, RecordField, op},
+    errors::Complaints,
+    lexer::{Token, Word, words},
+    macros,
+    types::is_reserved,
+};
+
+/// How deep expressions may nest.
+const DEPTH_LIMIT: usize = 250;
+/// How many characters an expression may have.
+const SIZE_LIMIT: usize = 100_000;
+
+/// What an expression can start with, as complaints list it.
+const STARTS: &str = "'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+
+/// A parsed expression and how many nodes it has.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) expr: Expr,
+    pub(crate) nodes: usize,
+}
+
+/// Parses an expression; the error is all that is wrong with it.
+pub(crate) fn parse(source: &[char]) -> Result<Parsed, Complaints> {
+    let mut parser = Parser::new(source);
+    if source.len() > SIZE_LIMIT {
+        let problem =
+            format!("expression code point size exceeds limit: size: {}, limit {SIZE_LIMIT}", source.len());
+        parser.complaints.about_whole(problem);
+        return Err(parser.complaints);
+    }
+    let (words, unreadable) = words(source);
+    for (at, text) in unreadable {
+        parser.complaints.add(at, format!("Syntax error: token recognition error at: '{text}'"));
+    }
+    parser.words = words;
+    let expr = parser.expression().and_then(|expr| parser.expect_end().map(|()| expr));
+    match expr {
+        Ok(expr) if parser.complaints.is_empty() => Ok(Parsed { expr, nodes: parser.nodes }),
+        _ => Err(parser.complaints),
+    }
+}
+
+/// Nothing more can be read; the complaint is noted.
+pub(crate) struct Lost;
+
+type Read<T> = Result<T, Lost>;
+
+pub(crate) struct Parser<'s> {
+    source: &'s [char],
+    words: Vec<Word>,
+    place: usize,
+    depth: usize,
+    nodes: usize,
+    /// How deep the tree below each node is.
+    depths: Vec<usize>,
+    too_deep: bool,
+    /// How deep comparisons and calculations nest where they are read.
+    nested: usize,
+    /// How many brackets are open.
+    open: usize,
+    /// No more complaints until a word fits again.
+    recovering: bool,
+    pub(crate) complaints: Complaints,
+}
+
+impl<'s> Parser<'s> {
+    fn new(source: &'s [char]) -> Self {
+        Self {
+            source,
+            words: Vec::new(),
+            place: 0,
+            depth: 0,
+            nodes: 0,
+            depths: Vec::new(),
+            too_deep: false,
+            nested: 0,
+            open: 0,
+            recovering: false,
+            complaints: Complaints::default(),
+        }
+    }
+
+    /// A new node.
+    pub(crate) fn node(&mut self, at: u32, kind: Kind) -> Expr {
+        let id = self.nodes;
+        self.nodes += 1;
+        let depth = self.depth_of(&kind);
+        self.depths.push(depth);
+        if depth > DEPTH_LIMIT && !self.too_deep {
+            self.too_deep = true;
+            self.complaints.about_whole("max recursion depth exceeded");
+        }
+        Expr { id, at, kind }
+    }
+
+    /// How many operators, calls and members are nested in a node.
+    fn depth_of(&self, kind: &Kind) -> usize {
+        let of = |expr: &Expr| self.depths.get(expr.id).copied().unwrap_or(0);
+        match kind {
+            Kind::Literal(_) | Kind::Ident(_) | Kind::Broken => 0,
+            Kind::Select { operand, .. } => 1 + of(operand),
+            Kind::Call { function, target, args } => {
+                let inside = target.as_deref().into_iter().chain(args).map(of).max().unwrap_or(0);
+                let counts =
+                    target.is_some() || (function.contains('_') && function != op::AND && function != op::OR);
+                inside + usize::from(counts)
+            }
+            Kind::List { items } => items.iter().map(|item| of(&item.value)).max().unwrap_or(0),
+            Kind::Map { entries } => {
+                entries.iter().map(|entry| of(&entry.key).max(of(&entry.value))).max().unwrap_or(0)
+            }
+            Kind::Record { fields, .. } => fields.iter().map(|field| of(&field.value)).max().unwrap_or(0),
+            Kind::Fold(fold) => {
+                of(&fold.range).max(of(&fold.start)).max(of(&fold.step)).max(of(&fold.result))
+            }
+        }
+    }
+
+    /// The same tree again, with nodes of its own.
+    pub(crate) fn copy(&mut self, expr: &Expr) -> Expr {
+        let mut copy = expr.clone();
+        self.renumber(&mut copy);
+        copy
+    }
+
+    fn renumber(&mut self, expr: &mut Expr) {
+        let depth = self.depths.get(expr.id).copied().unwrap_or(0);
+        expr.id = self.nodes;
+        self.nodes += 1;
+        self.depths.push(depth);
+        match &mut expr.kind {
+            Kind::Literal(_) | Kind::Ident(_) | Kind::Broken => {}
+            Kind::Select { operand, .. } => self.renumber(operand),
+            Kind::Call { target, args, .. } => {
+                target.iter_mut().for_each(|target| self.renumber(target));
+                args.iter_mut().for_each(|arg| self.renumber(arg));
+            }
+            Kind::List { items } => items.iter_mut().for_each(|item| self.renumber(&mut item.value)),
+            Kind::Map { entries } => entries.iter_mut().for_each(|entry| {
+                self.renumber(&mut entry.key);
+                self.renumber(&mut entry.value);
+            }),
+            Kind::Record { fields, .. } => {
+                fields.iter_mut().for_each(|field| self.renumber(&mut field.value));
+            }
+            Kind::Fold(fold) => {
+                let parts =
+                    [&mut fold.range, &mut fold.start, &mut fold.condition, &mut fold.step, &mut fold.result];
+                parts.into_iter().for_each(|part| self.renumber(part));
+            }
+        }
+    }
+
+    fn word(&self) -> &Word {
+        // The last word is the end, and nobody goes past it.
+        &self.words[self.place.min(self.words.len() - 1)]
+    }
+
+    fn token(&self) -> Token {
+        self.word().token
+    }
+
+    fn next_token(&self) -> Token {
+        self.words[(self.place + 1).min(self.words.len() - 1)].token
+    }
+
+    fn at(&self) -> u32 {
+        self.word().at
+    }
+
+    fn is(&self, symbol: &'static str) -> bool {
+        self.token() == Token::Symbol(symbol)
+    }
+
+    fn step(&mut self) -> u32 {
+        self.recovering = false;
+        let at = self.at();
+        if self.place < self.words.len() - 1 {
+            self.place += 1;
+        }
+        at
+    }
+
+    fn complain(&mut self, message: &str) {
+        if self.recovering {
+            return;
+        }
+        let at = self.at();
+        self.complaints.add(at, format!("Syntax error: {message}"));
+    }
+
+    fn mismatched<T>(&mut self, expected: &str) -> Read<T> {
+        let message = format!("mismatched input '{}' expecting {expected}", self.word().text);
+        self.complain(&message);
+        Err(Lost)
+    }
+
+    fn extraneous(&mut self, expected: &str) {
+        let message = format!("extraneous input '{}' expecting {expected}", self.word().text);
+        self.complain(&message);
+        self.step();
+    }
+
+    fn expect_end(&mut self) -> Read<()> {
+        if self.token() == Token::End {
+            return Ok(());
+        }
+        if self.next_token() == Token::End {
+            self.extraneous("<EOF>");
+            return Ok(());
+        }
+        self.mismatched("<EOF>")
+    }
+
+    /// One particular symbol. A word too many or the symbol missing is reported, and reading goes on.
+    fn expect(&mut self, symbol: &'static str, may_follow: impl Fn(Token) -> bool) -> Read<u32> {
+        if self.is(symbol) {
+            return Ok(self.step());
+        }
+        if self.next_token() == Token::Symbol(symbol) {
+            self.extraneous(&format!("'{symbol}'"));
+            return Ok(self.step());
+        }
+        if may_follow(self.token()) {
+            let message = format!("missing '{symbol}' at '{}'", self.word().text);
+            self.complain(&message);
+            return Ok(self.at());
+        }
+        self.mismatched(&format!("'{symbol}'"))
+    }
+
+    fn enter(&mut self) -> Read<()> {
+        self.depth += 1;
+        self.not_deeper(self.depth)
+    }
+
+    fn not_deeper(&mut self, depth: usize) -> Read<()> {
+        if depth > DEPTH_LIMIT {
+            self.complaints.about_whole(format!("expression recursion limit exceeded: {DEPTH_LIMIT}"));
+            return Err(Lost);
+        }
+        if self.too_deep { Err(Lost) } else { Ok(()) }
+    }
+
+    /// An operand of comparisons or calculations, which counts as one more level.
+    fn level(&mut self, operand: fn(&mut Self) -> Read<Expr>) -> Read<Expr> {
+        self.nested += 1;
+        self.not_deeper(self.nested)?;
+        let result = operand(self)?;
+        self.nested -= 1;
+        Ok(result)
+    }
+
+    fn expression(&mut self) -> Read<Expr> {
+        self.enter()?;
+        let condition = self.logical(op::OR)?;
+        let result = if self.is("?") {
+            let at = self.step();
+            let yes = self.logical(op::OR)?;
+            self.expect(":", starts_expression)?;
+            let no = self.expression()?;
+            self.call(at, op::CONDITIONAL, vec![condition, yes, no])
+        } else {
+            condition
+        };
+        self.depth -= 1;
+        Ok(result)
+    }
+
+    /// Terms joined by `||`, or by `&&`.
+    fn logical(&mut self, function: &'static str) -> Read<Expr> {
+        let (symbol, is_or) = if function == op::OR { ("||", true) } else { ("&&", false) };
+        let term = |parser: &mut Self| if is_or { parser.logical(op::AND) } else { parser.relation() };
+        let first = term(self)?;
+        if !self.is(symbol) {
+            return Ok(first);
+        }
+        let mut at = self.at();
+        let mut terms = vec![first];
+        while self.is(symbol) {
+            at = self.step();
+            terms.push(term(self)?);
+        }
+        Ok(self.call(at, function, terms))
+    }
+
+    fn relation(&mut self) -> Read<Expr> {
+        let mut left = self.level(Self::sum)?;
+        loop {
+            let function = match self.token() {
+                Token::Symbol("<") => op::LESS,
+                Token::Symbol("<=") => op::LESS_EQUALS,
+                Token::Symbol(">") => op::GREATER,
+                Token::Symbol(">=") => op::GREATER_EQUALS,
+                Token::Symbol("==") => op::EQUALS,
+                Token::Symbol("!=") => op::NOT_EQUALS,
+                Token::Symbol("in") => op::IN,
+                _ => return Ok(left),
+            };
+            let at = self.step();
+            let right = self.level(Self::sum)?;
+            left = self.call(at, function, vec![left, right]);
+        }
+    }
+
+    fn sum(&mut self) -> Read<Expr> {
+        let mut left = self.product()?;
+        loop {
+            let function = match self.token() {
+                Token::Symbol("+") => op::ADD,
+                Token::Symbol("-") => op::SUBTRACT,
+                _ => return Ok(left),
+            };
+            let at = self.step();
+            let right = self.level(Self::product)?;
+            left = self.call(at, function, vec![left, right]);
+        }
+    }
+
+    fn product(&mut self) -> Read<Expr> {
+        let mut left = self.unary()?;
+        loop {
+            let function = match self.token() {
+                Token::Symbol("*") => op::MULTIPLY,
+                Token::Symbol("/") => op::DIVIDE,
+                Token::Symbol("%") => op::MODULO,
+                _ => return Ok(left),
+            };
+            let at = self.step();
+            let right = self.level(Self::unary)?;
+            left = self.call(at, function, vec![left, right]);
+        }
+    }
+
+    fn unary(&mut self) -> Read<Expr> {
+        self.primary_ahead(&format!("{{'[', '{{', '(', '.', '-', '!', {STARTS}"))?;
+        if self.is("-") && matches!(self.next_token(), Token::Int | Token::Float) {
+            return self.member();
+        }
+        for (symbol, function) in [("!", op::NOT), ("-", op::NEGATE)] {
+            if self.is(symbol) {
+                let at = self.at();
+                let mut count = 0;
+                while self.is(symbol) {
+                    self.step();
+                    count += 1;
+                }
+                let operand = self.operand(symbol)?;
+                return Ok(if count % 2 == 0 { operand } else { self.call(at, function, vec![operand]) });
+            }
+        }
+        self.member()
+    }
+
+    /// What follows `!` or `-`.
+    fn operand(&mut self, operator: &str) -> Read<Expr> {
+        let expected = format!("{{'[', '{{', '(', '.', '-', '!', {STARTS}");
+        let starts = starts_expression(self.token()) && !self.is("!") && !self.is("-");
+        if starts {
+            return self.member();
+        }
+        if operator == "!" && !self.is("-") {
+            let (at, text) = (self.at(), self.word().text.clone());
+            self.complain(&format!("extraneous input '{text}' expecting {expected}"));
+            self.recovering = true;
+            return Ok(self.node(at, Kind::Broken));
+        }
+        if operator == "!" {
+            return self.member();
+        }
+        self.no_alternative(1);
+        if self.is("!") {
+            return Err(Lost);
+        }
+        self.primary_ahead(&expected)?;
+        self.member()
+    }
+
+    /// Nothing fits what is written from some words back up to here.
+    fn no_alternative(&mut self, back: usize) {
+        let start = self.words[self.place.saturating_sub(back)].at as usize;
+        let word = self.word();
+        let end =
+            if word.token == Token::End { start + 1 } else { word.at as usize + word.text.chars().count() };
+        let text: String = self.source[start..end].iter().collect();
+        self.complain(&format!("no viable alternative at input '{text}'"));
+    }
+
+    /// Goes on behind something unreadable, with the next word that can follow it.
+    fn recover(&mut self) -> Expr {
+        let at = self.at();
+        let open = self.open > 0;
+        while !match self.token() {
+            Token::End => true,
+            Token::Symbol(symbol) => match symbol {
+                ")" | "]" | "}" | "," | ":" => open,
+                "(" | "{" | "!" | "true" | "false" | "null" => false,
+                _ => true,
+            },
+            _ => false,
+        } {
+            self.step();
+        }
+        self.recovering = true;
+        self.node(at, Kind::Broken)
+    }
+
+    /// Makes sure that an expression starts here; one word too many is skipped.
+    fn primary_ahead(&mut self, expected: &str) -> Read<()> {
+        if starts_expression(self.token()) {
+            return Ok(());
+        }
+        if self.token() != Token::End && starts_expression(self.next_token()) {
+            self.extraneous(expected);
+            return Ok(());
+        }
+        self.mismatched(expected)
+    }
+
+    fn member(&mut self) -> Read<Expr> {
+        let mut operand = self.primary()?;
+        while !self.too_deep {
+            if self.is(".") {
+                operand = self.select(operand)?;
+            } else if self.is("[") {
+                operand = self.index(operand)?;
+            } else {
+                return Ok(operand);
+            }
+        }
+        Err(Lost)
+    }
+
+    fn select(&mut self, operand: Expr) -> Read<Expr> {
+        let at = self.step();
+        let optional = self.is("?");
+        if optional {
+            self.step();
+        }
+        let name_at = self.at();
+        let field = match self.token() {
+            Token::Ident => self.word().text.clone(),
+            Token::EscapedIdent => self.word().text.trim_matches('`').to_owned(),
+            Token::Symbol(word @ ("true" | "false" | "null")) if !optional => {
+                self.complain(&format!("mismatched input '{word}' expecting IDENTIFIER"));
+                return Err(Lost);
+            }
+            _ if optional => {
+                let lost = self.mismatched("{IDENTIFIER, ESC_IDENTIFIER}");
+                self.complaints.add(name_at, "unsupported ident kind");
+                return lost;
+            }
+            _ => {
+                self.no_alternative(1);
+                return Ok(self.recover());
+            }
+        };
+        let simple = self.token() == Token::Ident;
+        self.step();
+        if optional {
+            let name = self.node(name_at, Kind::Literal(Literal::String(field.into())));
+            return Ok(self.call(at, op::OPTIONAL_SELECT, vec![operand, name]));
+        }
+        if simple && self.is("(") {
+            let at = self.step();
+            let args = self.bracketed(Self::arguments)?;
+            return Ok(self.member_call(at, field, operand, args));
+        }
+        Ok(self.node(at, Kind::Select { operand: Box::new(operand), field, test: false }))
+    }
+
+    fn index(&mut self, operand: Expr) -> Read<Expr> {
+        let at = self.step();
+        let optional = self.is("?");
+        if optional {
+            self.step();
+        }
+        let also = if optional { "" } else { "'?', " };
+        self.primary_ahead(&format!("{{'[', '{{', '(', '.', '-', '!', {also}{STARTS}"))?;
+        let place = self.bracketed(Self::expression)?;
+        self.expect("]", |token| token == Token::End)?;
+        let function = if optional { op::OPTIONAL_INDEX } else { op::INDEX };
+        Ok(self.call(at, function, vec![operand, place]))
+    }
+
+    /// Arguments up to the closing parenthesis.
+    fn arguments(&mut self) -> Read<Vec<Expr>> {
+        let mut args = Vec::new();
+        if self.is(")") {
+            self.step();
+            return Ok(args);
+        }
+        self.primary_ahead(&format!("{{'[', '{{', '(', ')', '.', '-', '!', {STARTS}"))?;
+        loop {
+            args.push(self.expression()?);
+            if !self.is(",") {
+                break;
+            }
+            self.step();
+        }
+        self.expect(")", |token| token == Token::End)?;
+        Ok(args)
+    }
+
+    fn primary(&mut self) -> Read<Expr> {
+        let at = self.at();
+        match self.token() {
+            Token::Symbol("(") => self.bracketed(|parser| {
+                parser.step();
+                let inner = parser.expression()?;
+                parser.expect(")", |token| token == Token::End)?;
+                Ok(inner)
+            }),
+            Token::Symbol("[") => self.bracketed(Self::list),
+            Token::Symbol("{") => self.bracketed(Self::map),
+            Token::Symbol(".") => {
+                self.step();
+                if self.token() == Token::Ident {
+                    return self.named(at, true);
+                }
+                self.no_alternative(1);
+                Err(Lost)
+            }
+            Token::Ident => self.named(at, false),
+            Token::Symbol("true") => Ok(self.literal(at, Literal::Bool(true))),
+            Token::Symbol("false") => Ok(self.literal(at, Literal::Bool(false))),
+            Token::Symbol("null") => Ok(self.literal(at, Literal::Null)),
+            Token::Symbol("-") => {
+                self.step();
+                self.number(at, true)
+            }
+            Token::Int | Token::Uint | Token::Float => self.number(at, false),
+            Token::String | Token::Bytes => self.text(at),
+            _ => self.mismatched(&format!("{{'[', '{{', '(', '.', '-', '!', {STARTS}")),
+        }
+    }
+
+    fn bracketed<T>(&mut self, inside: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+        self.open += 1;
+        let result = inside(self);
+        self.open -= 1;
+        result
+    }
+
+    fn literal(&mut self, at: u32, literal: Literal) -> Expr {
+        self.step();
+        self.node(at, Kind::Literal(literal))
+    }
+
+    fn number(&mut self, at: u32, negative: bool) -> Read<Expr> {
+        let (token, text) = (self.token(), self.word().text.clone());
+        self.step();
+        let sign = if negative { "-" } else { "" };
+        let (digits, radix) = match text.strip_prefix("0x") {
+            Some(digits) => (digits, 16),
+            None => (text.as_str(), 10),
+        };
+        let (literal, what) = match token {
+            Token::Int => {
+                (i64::from_str_radix(&format!("{sign}{digits}"), radix).ok().map(Literal::Int), "int")
+            }
+            Token::Uint => (
+                u64::from_str_radix(digits.trim_end_matches(['u', 'U']), radix).ok().map(Literal::Uint),
+                "uint",
+            ),
+            _ => {
+                let number = format!("{sign}{text}").parse::<f64>().ok().filter(|number| number.is_finite());
+                (number.map(Literal::Double), "double")
+            }
+        };
+        Ok(match literal {
+            Some(literal) => self.node(at, Kind::Literal(literal)),
+            None => self.broken(at, format!("invalid {what} literal")),
+        })
+    }
+
+    fn text(&mut self, at: u32) -> Read<Expr> {
+        let (token, text) = (self.token(), self.word().text.clone());
+        self.step();
+        let literal = if token == Token::Bytes {
+            unescape(&text[1..], true).map(|bytes| Literal::Bytes(bytes.into()))
+        } else {
+            unescape(&text, false).and_then(|bytes| {
+                String::from_utf8(bytes)
+                    .map(|text| Literal::String(text.into()))
+                    .map_err(|_| "invalid unicode code point")
+            })
+        };
+        Ok(match literal {
+            Ok(literal) => self.node(at, Kind::Literal(literal)),
+            Err(problem) => self.broken(at, problem),
+        })
+    }
+
+    /// A place where something is wrong that does not keep the rest from being read.
+    pub(crate) fn broken(&mut self, at: u32, problem: impl Into<String>) -> Expr {
+        self.complaints.add(at, problem);
+        self.node(at, Kind::Broken)
+    }
+
+    /// A name: a variable, a call or the start of a record.
+    fn named(&mut self, start: u32, rooted: bool) -> Read<Expr> {
+        let name_at = self.at();
+        let name = self.word().text.clone();
+        self.step();
+        if let Some(end) = self.record_ahead() {
+            return self.bracketed(|parser| parser.record(name, rooted, end));
+        }
+        let full = if rooted { format!(".{name}") } else { name.clone() };
+        let reserved = is_reserved(&name);
+        if self.is("(") {
+            let at = self.step();
+            let args = self.bracketed(Self::arguments)?;
+            if reserved {
+                return Ok(self.broken(start, format!("reserved identifier: {name}")));
+            }
+            return Ok(self.global_call(at, full, args));
+        }
+        if reserved {
+            return Ok(self.broken(start, format!("reserved identifier: {name}")));
+        }
+        Ok(self.node(name_at, Kind::Ident(full)))
+    }
+
+    /// The place of the brace, when names joined by dots lead up to one.
+    fn record_ahead(&self) -> Option<usize> {
+        let mut place = self.place;
+        loop {
+            match self.words.get(place)?.token {
+                Token::Symbol("{") => return Some(place),
+                Token::Symbol(".") if self.words.get(place + 1)?.token == Token::Ident => place += 2,
+                _ => return None,
+            }
+        }
+    }
+
+    fn record(&mut self, first: String, rooted: bool, end: usize) -> Read<Expr> {
+        let mut name = if rooted { format!(".{first}") } else { first };
+        while self.place < end {
+            self.step();
+            name.push('.');
+            name.push_str(&self.word().text);
+            self.step();
+        }
+        let at = self.step();
+        let mut fields = Vec::new();
+        if !self.is("}") && !self.is(",") {
+            if !matches!(self.token(), Token::Ident | Token::EscapedIdent | Token::Symbol("?")) {
+                return self.mismatched("{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}");
+            }
+            loop {
+                let optional = self.is("?");
+                if optional {
+                    self.step();
+                }
+                let field = match self.token() {
+                    Token::Ident | Token::EscapedIdent => self.word().text.trim_matches('`').to_owned(),
+                    _ => return self.mismatched("{IDENTIFIER, ESC_IDENTIFIER}"),
+                };
+                self.step();
+                let at = self.expect(":", starts_expression)?;
+                let value = self.expression()?;
+                fields.push(RecordField { at, name: field, value, optional });
+                if !(self.is(",")
+                    && matches!(self.next_token(), Token::Ident | Token::EscapedIdent | Token::Symbol("?")))
+                {
+                    break;
+                }
+                self.step();
+            }
+        }
+        self.close("}")?;
+        Ok(self.node(at, Kind::Record { name, fields }))
+    }
+
+    /// The end of a list or map, behind a comma or not.
+    fn close(&mut self, symbol: &'static str) -> Read<()> {
+        if self.is(",") {
+            self.step();
+            return self.expect(symbol, |token| token == Token::End).map(|_| ());
+        }
+        if self.is(symbol) {
+            self.step();
+            return Ok(());
+        }
+        let expected = format!("{{'{symbol}', ','}}");
+        if matches!(self.next_token(), Token::Symbol(next) if next == symbol || next == ",") {
+            self.extraneous(&expected);
+            return self.close(symbol);
+        }
+        self.mismatched(&expected)
+    }
+
+    fn list(&mut self) -> Read<Expr> {
+        let at = self.step();
+        let mut items = Vec::new();
+        if !self.is("]") && !self.is(",") {
+            if !self.is("?") {
+                self.primary_ahead(&format!("{{'[', ']', '{{', '(', '.', ',', '-', '!', '?', {STARTS}"))?;
+            }
+            loop {
+                let optional = self.is("?");
+                if optional {
+                    self.step();
+                }
+                items.push(Item { value: self.expression()?, optional });
+                let another = starts_expression(self.next_token()) || self.next_token() == Token::Symbol("?");
+                if !(self.is(",") && another) {
+                    break;
+                }
+                self.step();
+            }
+        }
+        self.close("]")?;
+        Ok(self.node(at, Kind::List { items }))
+    }
+
+    fn map(&mut self) -> Read<Expr> {
+        let at = self.step();
+        let mut entries = Vec::new();
+        if !self.is("}") && !self.is(",") {
+            if !self.is("?") {
+                self.primary_ahead(&format!("{{'[', '{{', '}}', '(', '.', ',', '-', '!', '?', {STARTS}"))?;
+            }
+            loop {
+                let optional = self.is("?");
+                if optional {
+                    self.step();
+                }
+                let key = self.expression()?;
+                self.expect(":", starts_expression)?;
+                let value = self.expression()?;
+                entries.push(Entry { key, value, optional });
+                let another = starts_expression(self.next_token()) || self.next_token() == Token::Symbol("?");
+                if !(self.is(",") && another) {
+                    break;
+                }
+                self.step();
+            }
+        }
+        self.close("}")?;
+        Ok(self.node(at, Kind::Map { entries }))
+    }
+
+    /// A call of a function by its name.
+    pub(crate) fn call(&mut self, at: u32, function: &str, args: Vec<Expr>) -> Expr {
+        self.node(at, Kind::Call { function: function.to_owned(), target: None, args })
+    }
+
+    fn global_call(&mut self, at: u32, function: String, args: Vec<Expr>) -> Expr {
+        match macros::expand_global(self, at, &function, args) {
+            Ok(expanded) => expanded,
+            Err(args) => self.node(at, Kind::Call { function, target: None, args }),
+        }
+    }
+
+    fn member_call(&mut self, at: u32, function: String, target: Expr, args: Vec<Expr>) -> Expr {
+        match macros::expand_member(self, at, &function, target, args) {
+            Ok(expanded) => expanded,
+            Err((target, args)) => {
+                self.node(at, Kind::Call { function, target: Some(Box::new(target)), args })
+            }
+        }
+    }
+}
+
+fn starts_expression(token: Token) -> bool {
+    match token {
+        Token::Symbol(symbol) => {
+            matches!(symbol, "[" | "{" | "(" | "." | "-" | "!" | "true" | "false" | "null")
+        }
+        Token::Float | Token::Int | Token::Uint | Token::String | Token::Bytes | Token::Ident => true,
+        Token::EscapedIdent | Token::End => false,
+    }
+}
+
+/// The text between quotes, with its escapes read.
+fn unescape(quoted: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
+    const BAD: &str = "unable to unescape string";
+    let normal = quoted.replace("\r\n", "\n").replace('\r', "\n");
+    let (raw, text) = match normal.strip_prefix(['r', 'R']) {
+        Some(text) => (true, text),
+        None => (false, normal.as_str()),
+    };
+    let triple = text.len() >= 6 && (text.starts_with("'''") || text.starts_with("\"\"\""));
+    let quote = if triple { 3 } else { 1 };
+    let inner = text.get(quote..text.len().saturating_sub(quote)).ok_or(BAD)?;
+    if raw || !inner.contains('\\') {
+        return Ok(inner.as_bytes().to_vec());
+    }
+    let mut out = Vec::with_capacity(inner.len());
+    let mut characters = inner.chars();
+    while let Some(one) = characters.next() {
+        if one != '\\' {
+            push_char(one, &mut out);
+            continue;
+        }
+        let kind = characters.clone().next().ok_or(BAD)?;
+        let code = match kind {
+            'x' | 'X' | 'u' | 'U' => {
+                let count = match kind {
+                    'u' => 4,
+                    'U' => 8,
+                    _ => 2,
+                };
+                if bytes && count > 2 {
+                    return Err(BAD);
+                }
+                characters.next();
+                number(&mut characters, count, 16).ok_or(BAD)?
+            }
+            '0'..='3' => number(&mut characters, 3, 8).ok_or(BAD)?,
+            _ => {
+                characters.next();
+                out.push(match kind {
+                    'a' => 7,
+                    'b' => 8,
+                    'f' => 12,
+                    'n' => 10,
+                    'r' => 13,
+                    't' => 9,
+                    'v' => 11,
+                    '\\' | '\'' | '"' | '`' | '?' => u8::try_from(u32::from(kind)).unwrap_or(b'?'),
+                    _ => return Err(BAD),
+                });
+                continue;
+            }
+        };
+        if bytes {
+            out.push(u8::try_from(code).map_err(|_| BAD)?);
+        } else {
+            push_char(char::from_u32(code).ok_or("invalid unicode code point")?, &mut out);
+        }
+    }
+    Ok(out)
+}
+
+/// A number of so many digits.
+fn number(characters: &mut std::str::Chars<'_>, count: usize, radix: u32) -> Option<u32> {
+    let mut value = 0_u32;
+    for _ in 0..count {
+        value = value.checked_mul(radix)?.checked_add(characters.next()?.to_digit(radix)?)?;
+    }
+    Some(value)
+}
+
+fn push_char(one: char, out: &mut Vec<u8>) {
+    let mut buffer = [0; 4];
+    out.extend_from_slice(one.encode_utf8(&mut buffer).as_bytes());
+}

@@ -1,0 +1,170 @@
+//! A lab: one API server, in this process, on a socket, or both.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::attributes::User;
+use crate::auth::{self, Credential, PkiError, Secret};
+use crate::clock::{self, Clock};
+use crate::controllers::{self, Controllers};
+use crate::faults::FaultPlan;
+use crate::server::{Parts, Server};
+use crate::service::{self, LabService};
+use crate::store::{Retention, Store, StoreError};
+
+/// Why a lab cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The folder cannot be used.
+    #[error("cannot use the folder {folder}: {source}")]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Keys or certificates cannot be made or read.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// What every cluster begins with could not be stored.
+    #[error("the first objects cannot be stored: {0}")]
+    Bootstrap(String),
+}
+
+/// How a lab is set up.
+#[derive(Debug)]
+pub struct Options {
+    /// Where everything is kept; without it the lab lives as long as the process.
+    pub folder: Option<PathBuf>,
+    /// The source of time.
+    pub clock: Arc<dyn Clock>,
+    /// Makes generated names, uids and choices repeatable.
+    pub seed: Option<u64>,
+    /// Who keeps objects in order.
+    pub controllers: Controllers,
+    /// Tokens that stand for users.
+    pub tokens: Vec<(Secret, User)>,
+    /// What goes wrong on purpose.
+    pub faults: FaultPlan,
+    /// How long the history that watches and pages need is kept.
+    pub history: Retention,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            folder: None,
+            clock: clock::system(),
+            seed: None,
+            controllers: Controllers::Embedded,
+            tokens: Vec::new(),
+            faults: FaultPlan::default(),
+            history: Retention::default(),
+        }
+    }
+}
+
+/// A running API server. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Lab {
+    server: Arc<Server>,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+/// Where a lab listens, and how an administrator gets in.
+#[derive(Debug, Clone)]
+pub struct Listening {
+    /// The address.
+    pub address: SocketAddr,
+    /// A kubeconfig with all rights.
+    pub kubeconfig: Secret,
+}
+
+impl Lab {
+    /// Starts a lab. Has to be called inside a tokio runtime.
+    pub async fn start(options: Options) -> Result<Self, LabError> {
+        let server = Parts {
+            clock: options.clock,
+            seed: options.seed,
+            tokens: options.tokens,
+            faults: options.faults,
+            history: options.history,
+        }
+        .build(options.folder.as_deref())
+        .await?;
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(controllers::run(Arc::downgrade(&server), options.controllers));
+        Ok(Self { server, tasks })
+    }
+
+    /// The server for code of this process, with all rights.
+    pub fn service(&self) -> LabService {
+        self.service_as(administrator())
+    }
+
+    /// The server for code of this process, in the name of a user.
+    pub fn service_as(&self, user: User) -> LabService {
+        LabService::new(Arc::clone(&self.server), user)
+    }
+
+    /// The faults of this server.
+    pub fn faults(&self) -> &FaultPlan {
+        self.server.faults()
+    }
+
+    /// The objects of this server.
+    pub fn store(&self) -> &Arc<Store> {
+        self.server.store()
+    }
+
+    /// The certificate clients trust this server by.
+    pub fn authority_pem(&self) -> String {
+        self.server.authority_pem()
+    }
+
+    /// A certificate and key, as PEM, by which a client is the user with these groups.
+    pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<Credential, LabError> {
+        Ok(self.server.client_certificate(user, groups)?)
+    }
+
+    /// Listens on a loopback port; 0 picks a free one. Connections are served until the lab is dropped.
+    pub async fn listen(&mut self, port: u16) -> Result<Listening, LabError> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listening = |source| LabError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(listening)?;
+        let address = listener.local_addr().map_err(listening)?;
+        let tls = TlsAcceptor::from(Arc::new(auth::server_config(self.server.pki())?));
+        self.tasks.spawn(service::accept(Arc::clone(&self.server), listener, tls));
+        let kubeconfig = self.server.administrator_kubeconfig(&address)?;
+        Ok(Listening { address, kubeconfig })
+    }
+}
+
+/// The user nothing is forbidden to.
+fn administrator() -> User {
+    User {
+        name: "lab-admin".to_owned(),
+        groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+        ..User::default()
+    }
+}
+
+/// Makes a folder and everything above it.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), LabError> {
+    std::fs::create_dir_all(folder).map_err(|source| LabError::Folder { folder: folder.to_owned(), source })
+}

@@ -1,0 +1,42 @@
+//! The lab: an embedded Kubernetes API server.
+
+pub mod admission;
+pub(crate) mod api;
+pub mod attributes;
+pub mod auth;
+pub mod cel;
+pub mod clock;
+pub(crate) mod controllers;
+pub mod crd;
+pub mod discovery;
+pub mod faults;
+pub mod gonet;
+pub mod goregex;
+pub mod gotext;
+pub mod gotime;
+pub mod gourl;
+pub mod jsonpath;
+pub mod kinds;
+mod lab;
+pub mod merge;
+pub mod names;
+pub mod openapi;
+pub mod proto;
+pub mod quantity;
+pub mod reader;
+pub(crate) mod registry;
+pub mod schema;
+pub mod selector;
+pub(crate) mod server;
+mod service;
+pub mod status;
+pub mod store;
+pub mod table;
+pub mod webhook;
+
+pub use api::reply::Body;
+pub use attributes::User;
+pub use auth::Secret;
+pub use controllers::Controllers;
+pub use lab::{Lab, LabError, Listening, Options};
+pub use service::LabService;

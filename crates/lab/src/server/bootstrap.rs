@@ -1,0 +1,222 @@
+//! How a server is put together, and what every cluster begins with.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::kinds::ServedKinds;
+use super::{Server, Stored};
+use crate::admission::{Admission, AdmissionParts};
+use crate::api::subresources::own_options;
+use crate::api::{Call, strategy, write};
+use crate::attributes::User;
+use crate::auth::{
+    self, Authenticator, Authorizer, ClientIdentity, Impersonator, Pki, PkiError, Secret, Tokens,
+};
+use crate::clock::Clock;
+use crate::faults::FaultPlan;
+use crate::lab::{LabError, make_folder};
+use crate::names::Gvk;
+use crate::openapi::OpenApi;
+use crate::reader::Reader;
+use crate::registry::{Registry, Served};
+use crate::schema::decode::FieldValidation;
+use crate::status::Status;
+use crate::store::{Key, Retention, Store};
+use crate::webhook;
+
+/// Objects of the real server's first start that are no roles.
+const OBJECTS: &str = include_str!("../../data/bootstrap.json");
+/// The address of the Service every pod finds the server by.
+const SERVICE_ADDRESS: &str = "10.96.0.1";
+/// The addresses of Services.
+const SERVICE_ADDRESSES: &str = "10.96.0.0/16";
+
+/// What a server is made of.
+pub(crate) struct Parts {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) tokens: Vec<(Secret, User)>,
+    pub(crate) faults: FaultPlan,
+    pub(crate) history: Retention,
+}
+
+impl Parts {
+    /// Builds the server, on what a folder holds or in memory, and stores what every cluster begins with.
+    pub(crate) async fn build(self, folder: Option<&Path>) -> Result<Arc<Server>, LabError> {
+        let now = self.clock.now();
+        let (pki, store) = match folder {
+            Some(folder) => {
+                make_folder(folder)?;
+                let pki = Pki::load_or_generate(&folder.join("pki"), now, &[])?;
+                let store = Store::open(
+                    &folder.join("store.redb"),
+                    Arc::clone(&self.clock),
+                    self.history.clone(),
+                    selectable_fields,
+                )?;
+                (pki, store)
+            }
+            None => (
+                Pki::generate(now, &[])?,
+                Arc::new(Store::in_memory(Arc::clone(&self.clock), self.history.clone())),
+            ),
+        };
+        let server = Arc::new(self.assemble(Arc::new(pki), store)?);
+        first_objects(&server, now).await.map_err(|status| LabError::Bootstrap(status.message))?;
+        Ok(server)
+    }
+
+    fn assemble(self, pki: Arc<Pki>, store: Arc<Store>) -> Result<Server, PkiError> {
+        let reader: Arc<dyn Reader> = Arc::new(Stored(Arc::clone(&store)));
+        let registry = Arc::new(Registry::new(Arc::clone(&store)));
+        let tokens = Arc::new(Tokens::new(&pki.service_accounts, auth::ISSUER, &[])?);
+        let mut authenticator = Authenticator::new(&pki, Arc::clone(&tokens), Arc::clone(&reader))?;
+        for (token, user) in &self.tokens {
+            authenticator = authenticator.with_token(token, user.clone());
+        }
+        let authenticator = Arc::new(authenticator);
+        let authorizer = Arc::new(Authorizer::new(Arc::clone(&reader)));
+        let resolver = Arc::new(webhook::Endpoints::new(Arc::clone(&reader)));
+        let client = webhook::Client::new(resolver)
+            .with_identity(&pki.front_proxy_client.certificate, pki.front_proxy_client.key.expose())
+            .map_err(|error| PkiError::Crypto(error.to_string()))?;
+        let webhooks = Arc::new(client);
+        let admission = Admission::new(AdmissionParts {
+            reader: Arc::clone(&reader),
+            clock: Arc::clone(&self.clock),
+            client: Arc::clone(&webhooks),
+            kinds: Arc::new(ServedKinds { registry: Arc::clone(&registry), clock: Arc::clone(&self.clock) }),
+            authorizer: Arc::clone(&authorizer) as Arc<dyn crate::admission::Authorizer>,
+            hooks: Vec::new(),
+        });
+        Ok(Server {
+            random: Mutex::new(Server::generator(self.seed)),
+            impersonator: Impersonator::new(Arc::clone(&authorizer)),
+            reviews: auth::Reviews {
+                authorizer: Arc::clone(&authorizer),
+                authenticator: Arc::clone(&authenticator),
+            },
+            openapi: OpenApi::default(),
+            flows: super::flow::Flows::default(),
+            allocation: Arc::default(),
+            remote: super::aggregate::Remote::default(),
+            clock: self.clock,
+            faults: self.faults,
+            store,
+            registry,
+            pki,
+            authenticator,
+            authorizer,
+            tokens,
+            admission,
+            webhooks,
+        })
+    }
+}
+
+impl Server {
+    /// A kubeconfig of an administrator of this server.
+    pub(crate) fn administrator_kubeconfig(
+        &self,
+        address: &std::net::SocketAddr,
+    ) -> Result<Secret, PkiError> {
+        let identity = ClientIdentity::Certificate(self.pki.administrator(self.clock.now())?);
+        Ok(auth::kubeconfig("lab", &format!("https://{address}"), &self.authority_pem(), &identity))
+    }
+}
+
+/// The selectable fields of an object found in the store. Custom resources are not known yet while it opens;
+/// theirs are read when their definitions are.
+fn selectable_fields(of: &crate::names::GroupResource, object: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let api_version = text(&object["apiVersion"]);
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+    if group != of.group {
+        return Vec::new();
+    }
+    crate::kinds::selectable_fields(&Gvk::new(group, version, &text(&object["kind"])), object)
+        .into_iter()
+        .map(|(field, value)| (field.to_owned(), value))
+        .collect()
+}
+
+/// Stores what is missing of what every cluster begins with.
+async fn first_objects(server: &Arc<Server>, now: Timestamp) -> Result<(), Status> {
+    let namespaces = ["default", "kube-system", "kube-public", "kube-node-lease"];
+    let namespaces: Vec<Value> = namespaces
+        .iter()
+        .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+        .collect();
+    store_all(server, namespaces).await?;
+    let mut objects = auth::bootstrap_objects(now);
+    let others: Vec<Value> =
+        serde_json::from_str(OBJECTS).map_err(|error| Status::internal(error.to_string()))?;
+    objects.extend(others);
+    objects.extend(crate::controllers::builtin_api_services(server));
+    objects.push(json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": [SERVICE_ADDRESSES]},
+    }));
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"},
+        "data": {"since": now.strftime("%Y-%m-%d").to_string()},
+    }));
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": SERVICE_ADDRESS, "type": "ClusterIP", "sessionAffinity": "None",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]},
+    }));
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {
+            "client-ca-file": server.authority_pem(),
+            "requestheader-client-ca-file": server.pki.front_proxy.certificate_pem(),
+            "requestheader-allowed-names": "[\"front-proxy-client\"]",
+            "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
+            "requestheader-group-headers": "[\"X-Remote-Group\"]",
+            "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
+            "requestheader-username-headers": "[\"X-Remote-User\"]",
+        },
+    }));
+    store_all(server, objects).await
+}
+
+/// Creates objects side by side, so that they share a few commits; those that are there stay as they are.
+async fn store_all(server: &Arc<Server>, objects: Vec<Value>) -> Result<(), Status> {
+    let writes = objects.into_iter().map(|object| store_one(server, object));
+    for outcome in futures::future::join_all(writes).await {
+        match outcome {
+            Err(status) if status.reason != "AlreadyExists" => return Err(status),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+async fn store_one(server: &Arc<Server>, object: Value) -> Result<(), Status> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let api_version = text(&object["apiVersion"]);
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+    let kind = Gvk::new(group, version, &text(&object["kind"]));
+    let served: Arc<Served> =
+        server.registry.by_kind(&kind).ok_or_else(|| Status::internal(format!("{kind:?} is not served")))?;
+    let key = Key::new(text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+    if server.store.get(&served.stored_as, &key).is_some() {
+        return Ok(());
+    }
+    let user = User {
+        name: "system:apiserver".to_owned(),
+        groups: vec!["system:masters".to_owned()],
+        ..User::default()
+    };
+    let call = Call::inside(server.clock.now(), &user, "create", &served, &key, "");
+    let object = strategy::complete(&call, &served, object, Vec::new(), FieldValidation::Ignore)?;
+    write::create_object(server, &call, &served, &own_options(), object).await.map(drop)
+}

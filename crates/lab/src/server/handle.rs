@@ -1,0 +1,255 @@
+//! The way of a request: who asks, may they, what goes wrong on purpose, and the answer.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::header::{HeaderName, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, Method, Request, Response};
+use http_body::Body as HttpBody;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use parking_lot::Mutex;
+
+use super::Server;
+use crate::api::negotiate::{self, Output};
+use crate::api::reply::{Body, Reply};
+use crate::api::request::{self, Parameters};
+use crate::api::{self, Call};
+use crate::attributes::{Attributes, User};
+use crate::auth;
+use crate::faults::{self, Trouble};
+use crate::gotime;
+use crate::registry::Served;
+use crate::status::Status;
+use crate::store::Key;
+
+/// How long a request may take, unless it is one that goes on.
+const LIMIT: Duration = Duration::from_mins(1);
+/// The largest body of a request.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+pub(crate) enum Peer {
+    /// A client over the network, and what its certificates say.
+    Network(Option<auth::Peer>),
+    /// Code of this process, taken for this user.
+    Process(User),
+}
+
+impl Call {
+    /// A call the server makes itself.
+    pub(crate) fn inside(
+        now: jiff::Timestamp,
+        user: &User,
+        verb: &str,
+        served: &Served,
+        key: &Key,
+        subresource: &str,
+    ) -> Self {
+        let attributes = Attributes {
+            user: user.clone(),
+            verb: verb.to_owned(),
+            group: served.kind.group.clone(),
+            version: served.kind.version.clone(),
+            resource: served.resource.resource.clone(),
+            subresource: subresource.to_owned(),
+            namespace: if served.is_namespace() { key.name.clone() } else { key.namespace.clone() },
+            name: key.name.clone(),
+            ..Attributes::default()
+        };
+        Self {
+            method: Method::PUT,
+            now,
+            attributes,
+            rest: String::new(),
+            query: String::new(),
+            parameters: Parameters::default(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            trouble: Trouble::default(),
+            admitted: false,
+            warnings: Mutex::default(),
+        }
+    }
+}
+
+/// Answers one request.
+pub(crate) async fn handle<B>(server: &Arc<Server>, peer: &Peer, request: Request<B>) -> Response<Body>
+where
+    B: HttpBody,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (head, body) = request.into_parts();
+    let parameters = Parameters::parse(head.uri.query().unwrap_or_default());
+    let target = request::target(&head.method, head.uri.path(), &parameters);
+    let mut call = Call {
+        method: head.method,
+        now: server.clock.now(),
+        attributes: target.attributes,
+        rest: target.rest,
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        parameters,
+        headers: head.headers,
+        body: Bytes::new(),
+        trouble: Trouble::default(),
+        admitted: false,
+        warnings: Mutex::default(),
+    };
+    // A failure is told in JSON when the client accepts nothing we have.
+    let output = negotiate::output(&call.headers, &call.parameters, false).unwrap_or(Output::PLAIN);
+    let output = Output { view: negotiate::View::Object, ..output };
+    // A bug in one request is that request's failure, and nobody else's.
+    let outcome = AssertUnwindSafe(answer_in_time(server, peer, &mut call, body)).catch_unwind().await;
+    let outcome = outcome.unwrap_or_else(|_| {
+        tracing::error!(
+            path = call.attributes.path,
+            verb = call.attributes.verb,
+            "a request ended in a panic"
+        );
+        Err(Status::internal("the server has a bug: see its log"))
+    });
+    let mut reply = outcome.unwrap_or_else(|status| Reply::failure(&status, output));
+    reply.warn(&call.warnings.lock());
+    if matches!(reply.code, 401 | 403) {
+        reply.headers.insert(X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
+    }
+    // Only who is known is given a place in a queue.
+    if !call.attributes.user.name.is_empty() {
+        server.flows.tell(&server.store, &call.attributes, &mut reply.headers);
+    }
+    if let Ok(id) = server.new_uid().parse() {
+        reply.headers.insert(HeaderName::from_static("audit-id"), id);
+    }
+    reply.into_response()
+}
+
+/// Answers a request within the time its client and we allow.
+async fn answer_in_time<B>(
+    server: &Arc<Server>,
+    peer: &Peer,
+    call: &mut Call,
+    body: B,
+) -> Result<Reply, Status>
+where
+    B: HttpBody,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match time_allowed(&call.attributes, call.parameters.text("timeout"))? {
+        None => answer(server, peer, call, body).await,
+        Some(time) => {
+            let answered = tokio::time::timeout(time, answer(server, peer, call, body)).await;
+            answered.unwrap_or_else(|_| Err(faults::timeout()))
+        }
+    }
+}
+
+/// How long a request may take, if it may not go on forever. Nobody gets more than our own limit.
+fn time_allowed(attributes: &Attributes, asked: &str) -> Result<Option<Duration>, Status> {
+    let goes_on = matches!(attributes.verb.as_str(), "watch" | "proxy")
+        || matches!(attributes.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward");
+    if goes_on {
+        return Ok(None);
+    }
+    if asked.is_empty() {
+        return Ok(Some(LIMIT));
+    }
+    let asked = gotime::parse_duration(asked).map_err(|why| {
+        Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
+    // No time at all means that the client does not care.
+    let asked = u64::try_from(asked).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+    Ok(Some(asked.map_or(LIMIT, |asked| asked.min(LIMIT))))
+}
+
+async fn answer<B>(server: &Arc<Server>, peer: &Peer, call: &mut Call, body: B) -> Result<Reply, Status>
+where
+    B: HttpBody,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    server.identify(peer, call)?;
+    server.authorizer().check(&call.attributes)?;
+    if let Some(trouble) = server.faults().trouble(&call.attributes) {
+        call.trouble = trouble;
+    }
+    if let Some(delay) = call.trouble.delay {
+        tokio::time::sleep(delay).await;
+    }
+    if let Some(time) = call.trouble.timeout_before {
+        tokio::time::sleep(time).await;
+        return Err(faults::timeout());
+    }
+    if let Some(code) = call.trouble.fail {
+        return Err(faults::failure(code, &call.attributes));
+    }
+    call.body = match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let message = format!("Request entity too large: limit is {BODY_LIMIT}");
+            return Err(Status::new(413, "RequestEntityTooLarge", message));
+        }
+        Err(error) => return Err(Status::bad_request(format!("the body cannot be read: {error}"))),
+    };
+    let outcome = if let Some(service) = server.aggregated(&call.attributes.path) {
+        server.forward(call, &service).await
+    } else if call.attributes.is_resource() {
+        api::dispatch(server, call).await
+    } else {
+        server.document(call)
+    };
+    if let Some(time) = call.trouble.timeout_after {
+        tokio::time::sleep(time).await;
+        return Err(faults::timeout());
+    }
+    outcome
+}
+
+impl Server {
+    /// Finds out who asks, and whom they want to be taken for.
+    fn identify(&self, peer: &Peer, call: &mut Call) -> Result<(), Status> {
+        call.attributes.user = match peer {
+            Peer::Process(user) => user.clone(),
+            Peer::Network(peer) => {
+                let found =
+                    self.authenticator.authenticate(&call.headers, peer.as_ref(), self.clock.now())?;
+                found.warnings.into_iter().for_each(|warning| call.warn(warning));
+                found.user
+            }
+        };
+        if let Some(user) = self.impersonator.impersonate(&call.headers, &call.attributes)? {
+            call.attributes.user = user;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(verb: &str, asked: &str) -> Result<Option<Duration>, Status> {
+        time_allowed(&Attributes { verb: verb.to_owned(), ..Attributes::default() }, asked)
+    }
+
+    #[test]
+    fn clients_may_ask_for_less_time_but_not_for_more() {
+        assert_eq!(allowed("get", "").unwrap(), Some(LIMIT));
+        assert_eq!(allowed("get", "5s").unwrap(), Some(Duration::from_secs(5)));
+        assert_eq!(allowed("list", "0s").unwrap(), Some(LIMIT));
+        assert_eq!(allowed("list", "-1s").unwrap(), Some(LIMIT));
+        assert_eq!(allowed("create", "2h").unwrap(), Some(LIMIT));
+        assert_eq!(allowed("watch", "nonsense").unwrap(), None);
+    }
+
+    #[test]
+    fn nonsense_is_no_time() {
+        let refused = allowed("get", "nonsense").unwrap_err();
+        assert_eq!(refused.code, 400);
+        assert_eq!(
+            refused.message,
+            "invalid timeout specified in the request URL - time: invalid duration \"nonsense\""
+        );
+    }
+}

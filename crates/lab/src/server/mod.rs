@@ -1,0 +1,346 @@
+//! One API server: its store, its rules and its parts.
+
+pub(crate) mod aggregate;
+mod bootstrap;
+mod convert;
+mod documents;
+pub(crate) mod flow;
+mod handle;
+mod health;
+mod kinds;
+mod services;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use serde_json::Value;
+
+use crate::admission::Admission;
+use crate::api::options::WriteOptions;
+use crate::auth::{self, Authenticator, Authorizer, Impersonator, Pki, Reviews, Tokens};
+use crate::clock::Clock;
+use crate::faults::FaultPlan;
+use crate::merge;
+use crate::names::{GroupResource, Gvk};
+use crate::openapi::OpenApi;
+use crate::reader::Reader;
+use crate::registry::{Registry, Served, Source};
+use crate::schema::TypeRef;
+use crate::status::Status;
+use crate::store::{Draft, Key, Query, Record, Store};
+use crate::webhook;
+
+pub(crate) use bootstrap::Parts;
+pub(crate) use handle::{Peer, handle};
+
+/// The letters of generated names: no vowels, so that no words come about.
+const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// The longest prefix of a generated name.
+const NAME_PREFIX: usize = 58;
+/// The version of `Scale`.
+const SCALE_VERSION: &str = "autoscaling/v1";
+/// How many letters a generated name ends with.
+const NAME_SUFFIX: usize = 5;
+
+/// The parts of a server.
+pub(crate) struct Server {
+    store: Arc<Store>,
+    registry: Arc<Registry>,
+    clock: Arc<dyn Clock>,
+    faults: FaultPlan,
+    random: Mutex<StdRng>,
+    pki: Arc<Pki>,
+    authenticator: Arc<Authenticator>,
+    impersonator: Impersonator,
+    reviews: Reviews,
+    authorizer: Arc<Authorizer>,
+    tokens: Arc<Tokens>,
+    admission: Admission,
+    webhooks: Arc<webhook::Client>,
+    openapi: OpenApi,
+    flows: flow::Flows,
+    /// Held while an address or a port is chosen and written.
+    allocation: Arc<tokio::sync::Mutex<()>>,
+    /// What is known about other servers.
+    remote: aggregate::Remote,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Server").field("version", &self.store.version()).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(crate) fn faults(&self) -> &FaultPlan {
+        &self.faults
+    }
+
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    pub(crate) fn authorizer(&self) -> &Authorizer {
+        &self.authorizer
+    }
+
+    pub(crate) fn reviews(&self) -> &Reviews {
+        &self.reviews
+    }
+
+    /// What the certificates of a connection say about the client.
+    pub(crate) fn peer(&self, certificates: &[rustls::pki_types::CertificateDer<'_>]) -> auth::Peer {
+        self.authenticator.peer(certificates, self.clock.now())
+    }
+
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    pub(crate) fn pki(&self) -> &Pki {
+        &self.pki
+    }
+
+    /// A certificate for a client, by which it is the user with these groups.
+    pub(crate) fn client_certificate(
+        &self,
+        user: &str,
+        groups: &[&str],
+    ) -> Result<auth::Credential, auth::PkiError> {
+        self.pki.cluster.client(user, groups, self.clock.now())
+    }
+
+    /// The certificate of the authority that signs for this server.
+    pub(crate) fn authority_pem(&self) -> String {
+        self.pki.cluster.certificate_pem()
+    }
+
+    /// Waits until a version is safe, so that nobody is told what a crash could take back.
+    pub(crate) async fn settled(&self, version: u64) -> Result<(), Status> {
+        self.store.settled(version).await.map_err(|error| Status::internal(error.to_string()))
+    }
+
+    /// A random number from the server's own source, which a seed makes repeatable.
+    pub(crate) fn random_below(&self, limit: usize) -> usize {
+        self.random.lock().random_range(0..limit.max(1))
+    }
+
+    /// A name made of a prefix and some random letters.
+    pub(crate) fn generated_name(&self, base: &str) -> String {
+        let mut end = base.len().min(NAME_PREFIX);
+        while !base.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut name = base[..end].to_owned();
+        for _ in 0..NAME_SUFFIX {
+            name.push(char::from(NAME_LETTERS[self.random_below(NAME_LETTERS.len())]));
+        }
+        name
+    }
+
+    /// A random uid.
+    pub(crate) fn new_uid(&self) -> String {
+        let mut bytes: [u8; 16] = self.random.lock().random();
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        [hex(&bytes[..4]), hex(&bytes[4..6]), hex(&bytes[6..8]), hex(&bytes[8..10]), hex(&bytes[10..])]
+            .join("-")
+    }
+
+    /// A stored object in the version of a resource.
+    pub(crate) async fn read(&self, served: &Served, record: &Record) -> Result<Value, Status> {
+        let object = record.parse();
+        if served.shows_as_stored(record) {
+            return Ok(object);
+        }
+        let mut object = self.convert(served, object, &served.kind).await?;
+        if let Some(version) = served.custom_version() {
+            version.from_storage(&mut object);
+        }
+        Ok(object)
+    }
+
+    /// An object ready to be stored: in its storage version, with the fields selectors ask for.
+    pub(crate) async fn draft(&self, served: &Served, object: Value) -> Result<Draft, Status> {
+        let object = if served.kind == served.storage_kind {
+            object
+        } else {
+            let mut object = self.convert(served, object, &served.storage_kind).await?;
+            // What the stored version does not know is not stored.
+            if let Source::Custom(kind, _) = &served.source
+                && let Some(version) = kind.storage_version()
+            {
+                version.from_storage(&mut object);
+            }
+            object
+        };
+        let fields = served.selectable_fields(&object);
+        Ok(Draft::new(&object, fields))
+    }
+
+    /// An object of a resource as another kind it is known under.
+    async fn convert(&self, served: &Served, object: Value, to: &Gvk) -> Result<Value, Status> {
+        match &served.source {
+            Source::Builtin(_) => crate::kinds::convert(object, to),
+            Source::Custom(..) if object["apiVersion"] == to.api_version() => Ok(object),
+            Source::Custom(kind, _) => self.convert_custom(kind, object, &to.version).await,
+        }
+    }
+
+    /// Records who owns what after a write that is no apply.
+    pub(crate) fn track_update(
+        &self,
+        served: &Served,
+        subresource: &str,
+        manager: &str,
+        old: Option<&Value>,
+        new: &mut Value,
+    ) {
+        let versions = |version: &str| served.shape_in(version);
+        let api_version = served.kind.api_version();
+        let context = self.merge_context(served, subresource, manager, &api_version, &versions);
+        merge::update(&context, old, new);
+    }
+
+    /// Applies a configuration for a manager.
+    pub(crate) fn apply(
+        &self,
+        served: &Served,
+        subresource: &str,
+        options: &WriteOptions,
+        live: Option<&Value>,
+        configuration: &Value,
+    ) -> Result<Value, Status> {
+        let versions = |version: &str| served.shape_in(version);
+        let api_version = served.kind.api_version();
+        let context =
+            self.merge_context(served, subresource, &options.field_manager, &api_version, &versions);
+        merge::apply(&context, options.force, live, configuration)
+    }
+
+    /// Records who owns the number of replicas after a write to `scale`.
+    pub(crate) fn track_scale(&self, manager: &str, old: &Value, mut new: Value, now: Timestamp) -> Value {
+        let versions = scale_shape;
+        merge::update(&scale_context(manager, now, &versions), Some(old), &mut new);
+        new
+    }
+
+    /// Applies a `Scale` for a manager.
+    pub(crate) fn apply_scale(
+        &self,
+        options: &WriteOptions,
+        live: &Value,
+        configuration: &Value,
+        now: Timestamp,
+    ) -> Result<Value, Status> {
+        let versions = scale_shape;
+        merge::apply(
+            &scale_context(&options.field_manager, now, &versions),
+            options.force,
+            Some(live),
+            configuration,
+        )
+    }
+
+    fn merge_context<'a>(
+        &self,
+        served: &'a Served,
+        subresource: &'a str,
+        manager: &'a str,
+        api_version: &'a str,
+        versions: &'a dyn merge::Versions<'a>,
+    ) -> merge::Context<'a> {
+        merge::Context {
+            manager,
+            api_version,
+            kind: &served.kind.kind,
+            subresource,
+            custom: matches!(served.source, Source::Custom(..)),
+            now: self.clock.now(),
+            versions,
+            reset: served.reset(subresource),
+        }
+    }
+
+    /// True when an update took away the last thing a deletion waited for.
+    pub(crate) fn is_done(&self, served: &Served, old: &Value, new: &Value) -> bool {
+        let waiting = |object: &Value| {
+            let metadata = object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+            let spec = if served.is_namespace() {
+                object["spec"]["finalizers"].as_array().map_or(0, Vec::len)
+            } else {
+                0
+            };
+            metadata + spec
+        };
+        let no_grace = new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
+        !new["metadata"]["deletionTimestamp"].is_null() && no_grace && waiting(new) == 0 && waiting(old) > 0
+    }
+
+    /// A random generator from a seed, or from the machine.
+    fn generator(seed: Option<u64>) -> StdRng {
+        match seed {
+            Some(seed) => StdRng::seed_from_u64(seed),
+            None => StdRng::from_rng(&mut rand::rng()),
+        }
+    }
+}
+
+/// The shape of a `Scale`.
+fn scale_shape(api_version: &str) -> Option<TypeRef<'static>> {
+    let kind = Gvk::new("autoscaling", "v1", "Scale");
+    (api_version == SCALE_VERSION).then(|| crate::schema::builtin::kind_of(&kind)).flatten()
+}
+
+fn scale_context<'a>(
+    manager: &'a str,
+    now: Timestamp,
+    versions: &'a dyn merge::Versions<'a>,
+) -> merge::Context<'a> {
+    merge::Context {
+        manager,
+        api_version: SCALE_VERSION,
+        kind: "Scale",
+        subresource: "scale",
+        custom: false,
+        now,
+        versions,
+        reset: merge::Reset::Nothing,
+    }
+}
+
+/// The stored objects, as the parts that decide see them.
+#[derive(Debug)]
+pub(crate) struct Stored(pub(crate) Arc<Store>);
+
+impl Reader for Stored {
+    fn get(&self, of: &GroupResource, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.0.get(of, &Key::new(namespace, name)).map(|record| Arc::new(record.parse()))
+    }
+
+    fn list(&self, of: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        let query = Query { namespace, ..Query::default() };
+        let records = self.0.list(of, &query, |_, _| true).records;
+        records.iter().map(|record| Arc::new(record.parse())).collect()
+    }
+
+    fn revision(&self, of: &GroupResource) -> u64 {
+        self.0.revision(of)
+    }
+}

@@ -1,0 +1,105 @@
+//! The server as a `tower` service, and on a socket.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::api::reply::Body;
+use crate::attributes::User;
+use crate::server::{Peer, Server, handle};
+
+/// How many requests one HTTP/2 connection may have open.
+const STREAMS: u32 = 2_000;
+/// How much a client may send, and we may hold for it, before it is asked to wait.
+const WINDOW: u32 = 1 << 20;
+
+/// A server for requests of this process, made in the name of one user.
+///
+/// It is a `tower::Service` over HTTP requests: `kube::Client::new(lab.service(), "default")` is a client with
+/// no socket in between.
+#[derive(Debug, Clone)]
+pub struct LabService {
+    server: Arc<Server>,
+    peer: Arc<Peer>,
+}
+
+impl LabService {
+    pub(crate) fn new(server: Arc<Server>, user: User) -> Self {
+        Self { server, peer: Arc::new(Peer::Process(user)) }
+    }
+}
+
+impl<B> tower::Service<Request<B>> for LabService
+where
+    B: HttpBody + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (server, peer) = (Arc::clone(&self.server), Arc::clone(&self.peer));
+        Box::pin(async move { Ok(handle(&server, &peer, request).await) })
+    }
+}
+
+/// Accepts connections until the task is dropped.
+pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor) {
+    loop {
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Too many open files and the like: others may finish meanwhile.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let (server, tls) = (Arc::clone(&server), tls.clone());
+        tokio::spawn(async move {
+            if let Err(error) = connection(server, stream, tls, from).await {
+                tracing::debug!(%error, %from, "a connection ended");
+            }
+        });
+    }
+}
+
+/// Serves one connection.
+async fn connection(
+    server: Arc<Server>,
+    stream: tokio::net::TcpStream,
+    tls: TlsAcceptor,
+    _: SocketAddr,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    stream.set_nodelay(true)?;
+    let stream = tls.accept(stream).await?;
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let peer = (!certificates.is_empty()).then(|| server.peer(certificates));
+    let peer = Arc::new(Peer::Network(peer));
+    let service = hyper::service::service_fn(move |request| {
+        let (server, peer) = (Arc::clone(&server), Arc::clone(&peer));
+        async move { Ok::<_, Infallible>(handle(&server, &peer, request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http2()
+        .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW * 4);
+    builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await
+}

@@ -1,0 +1,202 @@
+//! The disk: an embedded engine with atomic commits, written by one thread for all.
+//!
+//! While one batch is on its way to the disk the next one gathers, so the number of commits adapts to the disk
+//! and the number of writers: one writer has a commit of its own, a thousand share one.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Condvar, Mutex};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use tokio::sync::watch;
+
+use super::{Change, EventKind, Key, Store};
+use crate::names::GroupResource;
+
+/// Objects by resource, namespace and name.
+const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
+/// Numbers of the store itself.
+const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
+/// The version of the newest write: kept apart, since the object it belonged to may be gone.
+const VERSION: &str = "version";
+/// The pages the engine keeps in memory. Objects are all in memory anyway, so it needs few.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// Why the store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be opened.
+    #[error("cannot open the store {path}: {source}")]
+    Open {
+        /// The file.
+        path: String,
+        /// What the engine says.
+        source: Box<redb::Error>,
+    },
+    /// The engine cannot read its own data.
+    #[error("cannot read the store: {0}")]
+    Read(Box<redb::Error>),
+    /// An object in the store is not JSON.
+    #[error("the store is damaged: {what} is not a JSON object ({source})")]
+    Damaged {
+        /// The object.
+        what: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The thread that writes cannot be started.
+    #[error("cannot start the thread that writes the store: {0}")]
+    Thread(std::io::Error),
+    /// A write failed, so nothing can be promised any more.
+    #[error("the store cannot be written any more: {0}")]
+    Lost(String),
+}
+
+/// A write on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) change: Arc<Change>,
+    pub(super) key: Key,
+    pub(super) published: watch::Sender<u64>,
+}
+
+/// The queue in front of the disk.
+#[derive(Debug)]
+pub(super) struct Committer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    database: Database,
+    queue: Mutex<Queue>,
+    filled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    entries: Vec<Entry>,
+    closed: bool,
+}
+
+/// What a store holds when it is opened.
+type Stored = Vec<(GroupResource, Key, Vec<u8>)>;
+
+impl Committer {
+    /// Opens the file and reads everything in it.
+    pub(super) fn open(path: &Path) -> Result<(Self, u64, Stored), StoreError> {
+        let opening = |source: redb::Error| StoreError::Open {
+            path: path.display().to_string(),
+            source: Box::new(source),
+        };
+        let database = Database::builder()
+            .set_cache_size(CACHE_BYTES)
+            .create(path)
+            .map_err(|error| opening(error.into()))?;
+        let (version, stored) = read_all(&database).map_err(|error| StoreError::Read(Box::new(error)))?;
+        let shared = Shared { database, queue: Mutex::default(), filled: Condvar::new() };
+        Ok((Self { shared: Arc::new(shared) }, version, stored))
+    }
+
+    /// Starts the thread that writes. It ends when the store is dropped and the queue is empty.
+    pub(super) fn start(&self, store: &Arc<Store>) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let store = Arc::downgrade(store);
+        std::thread::Builder::new()
+            .name("lab-store".to_owned())
+            .spawn(move || commit_until_closed(&shared, &store))
+            .map(drop)
+            .map_err(StoreError::Thread)
+    }
+
+    pub(super) fn enqueue(&self, entry: Entry) {
+        let mut queue = self.shared.queue.lock();
+        queue.entries.push(entry);
+        if queue.entries.len() == 1 {
+            self.shared.filled.notify_one();
+        }
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.shared.queue.lock().closed = true;
+        self.shared.filled.notify_one();
+    }
+}
+
+fn commit_until_closed(shared: &Shared, store: &Weak<Store>) {
+    loop {
+        let batch = {
+            let mut queue = shared.queue.lock();
+            while queue.entries.is_empty() && !queue.closed {
+                shared.filled.wait(&mut queue);
+            }
+            if queue.entries.is_empty() {
+                return;
+            }
+            std::mem::take(&mut queue.entries)
+        };
+        let written = commit(&shared.database, &batch);
+        let Some(store) = store.upgrade() else { continue };
+        match written {
+            Ok(()) => store.committed(&batch),
+            Err(error) => {
+                store.lost(&error.to_string());
+                return;
+            }
+        }
+    }
+}
+
+/// Writes a batch in one transaction; when this returns, it is on disk.
+fn commit(database: &Database, batch: &[Entry]) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut objects = transaction.open_table(OBJECTS)?;
+        for entry in batch {
+            let at = place(&entry.change.of, &entry.key);
+            match entry.change.event.kind {
+                EventKind::Deleted => drop(objects.remove(at.as_slice())?),
+                EventKind::Added | EventKind::Modified => {
+                    objects.insert(at.as_slice(), entry.change.event.record.body.as_ref())?;
+                }
+            }
+        }
+        if let Some(last) = batch.last() {
+            transaction.open_table(NUMBERS)?.insert(VERSION, last.change.event.record.version)?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn read_all(database: &Database) -> Result<(u64, Stored), redb::Error> {
+    // Opening the tables for writing creates them in a new file.
+    let transaction = database.begin_write()?;
+    let version = transaction.open_table(NUMBERS)?.get(VERSION)?.map_or(0, |number| number.value());
+    drop(transaction.open_table(OBJECTS)?);
+    transaction.commit()?;
+
+    let transaction = database.begin_read()?;
+    let objects = transaction.open_table(OBJECTS)?;
+    let mut stored = Vec::new();
+    for item in objects.iter()? {
+        let (at, body) = item?;
+        if let Some((of, key)) = read_place(at.value()) {
+            stored.push((of, key, body.value().to_vec()));
+        }
+    }
+    Ok((version, stored))
+}
+
+/// The place of an object in the engine: its names, separated by bytes that no name contains.
+fn place(of: &GroupResource, key: &Key) -> Vec<u8> {
+    [of.group.as_str(), &of.resource, &key.namespace, &key.name].join("\0").into_bytes()
+}
+
+fn read_place(place: &[u8]) -> Option<(GroupResource, Key)> {
+    let mut names = std::str::from_utf8(place).ok()?.splitn(4, '\0');
+    let of = GroupResource::new(names.next()?, names.next()?);
+    Some((of, Key::new(names.next()?, names.next()?)))
+}

@@ -1,0 +1,157 @@
+//! The recent events of one resource.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::{Key, Record};
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// It was created.
+    Added,
+    /// It was changed.
+    Modified,
+    /// It was removed.
+    Deleted,
+}
+
+impl EventKind {
+    /// The word in a watch.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// Something that happened to an object.
+#[derive(Debug)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// To which object.
+    pub key: Key,
+    /// The object after it; for a removal its last state, with the version of the removal.
+    pub record: Arc<Record>,
+    /// The object before it.
+    pub before: Option<Arc<Record>>,
+    /// The line of a plain JSON watch, written by the first watcher that needs it and shared by all.
+    line: OnceLock<Bytes>,
+}
+
+impl Event {
+    pub(super) fn new(kind: EventKind, key: Key, record: Arc<Record>, before: Option<Arc<Record>>) -> Self {
+        Self { kind, key, record, before, line: OnceLock::new() }
+    }
+
+    /// The line of a plain JSON watch: the event with the object as it is stored.
+    pub fn line(&self) -> &Bytes {
+        self.line.get_or_init(|| line(self.kind.word(), &self.record.body))
+    }
+}
+
+/// One line of a watch.
+pub(crate) fn line(word: &str, object: &[u8]) -> Bytes {
+    let mut line = Vec::with_capacity(object.len() + word.len() + 24);
+    line.extend_from_slice(b"{\"type\":\"");
+    line.extend_from_slice(word.as_bytes());
+    line.extend_from_slice(b"\",\"object\":");
+    line.extend_from_slice(object);
+    line.extend_from_slice(b"}\n");
+    line.into()
+}
+
+/// How long events are kept.
+#[derive(Debug, Clone)]
+pub struct Retention {
+    /// Events younger than this are kept, up to `most`.
+    pub age: Duration,
+    /// So many are kept however old they are.
+    pub least: usize,
+    /// More than this are never kept.
+    pub most: usize,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        // Five minutes is what etcd's compaction leaves; the bounds keep quiet resources resumable for long
+        // and busy ones from filling the memory.
+        Self { age: Duration::from_mins(5), least: 1_000, most: 100_000 }
+    }
+}
+
+/// The recent events of one resource, oldest first.
+#[derive(Debug)]
+pub(super) struct History {
+    events: VecDeque<(Timestamp, Arc<Event>)>,
+    /// Events up to this version may be missing.
+    floor: u64,
+    newest: u64,
+}
+
+impl History {
+    /// The version of the newest event there ever was.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// A history whose past, up to `version`, is unknown.
+    pub(super) fn beginning_at(version: u64) -> Self {
+        Self { events: VecDeque::new(), floor: version, newest: version }
+    }
+
+    pub(super) fn push(&mut self, event: Arc<Event>, now: Timestamp, retention: &Retention) {
+        self.newest = event.record.version;
+        self.events.push_back((now, event));
+        while self.events.len() > retention.least {
+            let Some((at, oldest)) = self.events.front() else { break };
+            let young = now.duration_since(*at).unsigned_abs() < retention.age;
+            if young && self.events.len() <= retention.most {
+                break;
+            }
+            self.floor = oldest.record.version;
+            self.events.pop_front();
+        }
+    }
+
+    /// Drops everything up to `version`.
+    pub(super) fn forget(&mut self, version: u64) {
+        self.floor = version;
+        self.events.retain(|(_, event)| event.record.version > version);
+    }
+
+    /// The events after `after` up to and with `until`; none when some of them are gone.
+    pub(super) fn between(&self, after: u64, until: u64) -> Option<Vec<Arc<Event>>> {
+        if after < self.floor {
+            return None;
+        }
+        let start = self.events.partition_point(|(_, event)| event.record.version <= after);
+        let newer = self.events.range(start..);
+        Some(
+            newer
+                .map(|(_, event)| Arc::clone(event))
+                .take_while(|event| event.record.version <= until)
+                .collect(),
+        )
+    }
+
+    /// What differed at `version`: for each object changed since, what it was then. None when that is gone.
+    pub(super) fn undo_to(&self, version: u64) -> Option<BTreeMap<Key, Option<Arc<Record>>>> {
+        if version < self.floor {
+            return None;
+        }
+        let mut then = BTreeMap::new();
+        let start = self.events.partition_point(|(_, event)| event.record.version <= version);
+        for (_, event) in self.events.range(start..) {
+            then.entry(event.key.clone()).or_insert_with(|| event.before.clone());
+        }
+        Some(then)
+    }
+}

@@ -1,0 +1,124 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::clock;
+
+fn maps() -> GroupResource {
+    GroupResource::new("", "configmaps")
+}
+
+fn object(name: &str, data: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "uid": format!("uid-{name}")}, "data": {"x": data}})
+}
+
+fn put(store: &Store, name: &str, data: &str, expect: Expect) -> Result<u64, Refusal> {
+    let draft = Draft::new(&object(name, data), Vec::new());
+    store.put(&maps(), &Key::new("ns", name), expect, draft).map(|record| record.version)
+}
+
+fn names(listing: &Listing) -> Vec<String> {
+    let name = |record: &Arc<Record>| record.parse()["metadata"]["name"].as_str().unwrap().to_owned();
+    listing.records.iter().map(name).collect()
+}
+
+#[test]
+fn a_write_expects_what_it_has_seen() {
+    let store = Store::in_memory(clock::system(), Retention::default());
+    let first = put(&store, "a", "1", Expect::Absent).unwrap();
+    assert!(
+        matches!(put(&store, "a", "2", Expect::Absent), Err(Refusal::Changed(found)) if found.version == first)
+    );
+    let second = put(&store, "a", "2", Expect::Version(first)).unwrap();
+    assert!(
+        matches!(put(&store, "a", "3", Expect::Version(first)), Err(Refusal::Changed(found)) if found.version == second)
+    );
+    assert!(matches!(put(&store, "b", "1", Expect::Version(7)), Err(Refusal::Gone)));
+}
+
+#[test]
+fn pages_show_the_state_at_the_first_page() {
+    let store = Store::in_memory(clock::system(), Retention::default());
+    for name in ["a", "b", "c", "d"] {
+        put(&store, name, "1", Expect::Absent).unwrap();
+    }
+    let query = Query { namespace: Some("ns"), limit: 2, ..Query::default() };
+    let first = store.list(&maps(), &query, |_, _| true);
+    assert_eq!((names(&first), first.remaining), (vec!["a".to_owned(), "b".to_owned()], 2));
+
+    // Between the pages one object goes, one changes and one comes.
+    let c = store.get(&maps(), &Key::new("ns", "c")).unwrap();
+    store.remove(&maps(), &Key::new("ns", "c"), c.version, Draft::new(&c.parse(), Vec::new())).unwrap();
+    let d = store.get(&maps(), &Key::new("ns", "d")).unwrap();
+    put(&store, "d", "2", Expect::Version(d.version)).unwrap();
+    put(&store, "e", "1", Expect::Absent).unwrap();
+
+    let rest = Query { after: first.next, ..query };
+    let second = store.list_at(&maps(), first.version, &rest, |_, _| true).unwrap();
+    assert_eq!(names(&second), ["c", "d"]);
+    assert_eq!(second.records[1].parse()["data"]["x"], "1");
+    assert_eq!(second.next, None);
+    store.compact(&maps());
+    assert_eq!(store.list_at(&maps(), first.version, &rest, |_, _| true).unwrap_err(), OutOfRange::Expired);
+    assert!(matches!(store.list_at(&maps(), 1_000, &rest, |_, _| true), Err(OutOfRange::Future(7))));
+}
+
+#[test]
+fn old_events_are_dropped_and_asking_for_them_expires() {
+    let mut history = History::beginning_at(0);
+    let retention = Retention { age: Duration::from_secs(10), least: 2, most: 4 };
+    let event = |version: u64| {
+        let record =
+            Arc::new(Draft::new(&object("a", "1"), Vec::new()).finish(&Key::new("ns", "a"), version));
+        Arc::new(Event::new(EventKind::Modified, Key::new("ns", "a"), record, None))
+    };
+    let start = Timestamp::UNIX_EPOCH;
+    for version in 1..=3 {
+        history.push(event(version), start, &retention);
+    }
+    assert_eq!(history.between(0, 9).unwrap().len(), 3, "young events are kept");
+    history.push(event(4), start + Duration::from_mins(1), &retention);
+    assert_eq!(history.between(2, 9).unwrap().len(), 2, "old ones beyond the least are not");
+    assert!(history.between(1, 9).is_none());
+    for version in 5..=9 {
+        history.push(event(version), start + Duration::from_mins(1), &retention);
+    }
+    assert!(history.between(4, 9).is_none(), "never more than the most");
+    assert_eq!(history.between(5, 7).unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn what_was_settled_is_there_after_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let open = || Store::open(&path, clock::system(), Retention::default(), |_, _| Vec::new()).unwrap();
+    let store = open();
+    let mut tap = store.tap();
+    let mut seen = store.subscribe(&maps());
+    let first = put(&store, "a", "1", Expect::Absent).unwrap();
+    put(&store, "b", "1", Expect::Absent).unwrap();
+    let b = store.get(&maps(), &Key::new("ns", "b")).unwrap();
+    let gone =
+        store.remove(&maps(), &Key::new("ns", "b"), b.version, Draft::new(&b.parse(), Vec::new())).unwrap();
+    store.settled(gone.version).await.unwrap();
+    assert_eq!(tap.recv().await.unwrap().event.record.version, first);
+    seen.wait_for(|version| *version >= gone.version).await.unwrap();
+    let kinds: Vec<_> = store.events_after(&maps(), first).unwrap().iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::Added, EventKind::Deleted]);
+    drop(store);
+
+    let store = reopened(&open).await;
+    assert_eq!(store.version(), gone.version, "the version of a removal is not used again");
+    assert_eq!(names(&store.list(&maps(), &Query::default(), |_, _| true)), ["a"]);
+    assert_eq!(store.get(&maps(), &Key::new("ns", "a")).unwrap().version, first);
+    assert_eq!(store.by_uid("uid-a").unwrap().1, Key::new("ns", "a"));
+    assert_eq!(store.events_after(&maps(), first).unwrap_err(), OutOfRange::Expired);
+}
+
+/// The thread that writes holds the file a moment longer than the store.
+async fn reopened(open: &impl Fn() -> Arc<Store>) -> Arc<Store> {
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    open()
+}

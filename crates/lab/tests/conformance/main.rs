@@ -1,0 +1,57 @@
+//! One suite of client-side scenarios, run with the same assertions against the lab and the real server.
+//!
+//! `TRELLIS_CONFORMANCE` picks the servers (`lab`, `real`, or both by a comma; the lab alone if it is not
+//! set). Trials are called after their server, file and scenario, such as `real::watch::bookmarks`.
+
+#![expect(clippy::similar_names, reason = "a path and a patch are called what they are")]
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "each test target uses its own part")]
+mod support;
+
+mod context;
+mod crds;
+mod hooks;
+mod scenarios;
+mod servers;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use servers::Server;
+
+/// Scenarios mostly wait for the server, so more of them run than there are processors.
+const THREADS: usize = 12;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(THREADS));
+    let servers = match servers::chosen() {
+        Ok(servers) => servers,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            return ExitCode::FAILURE;
+        }
+    };
+    servers::keep_panics();
+    let trials = servers.iter().flat_map(trials_of).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // The servers end here, and not after the exit, so that they can remove their files.
+    drop(servers);
+    conclusion.exit_code()
+}
+
+/// All scenarios as trials of one server.
+fn trials_of(server: &Arc<Server>) -> Vec<Trial> {
+    let scenarios = scenarios::all();
+    let trial = |(file, name, run): (&'static str, &'static str, context::Run)| {
+        let server = Arc::clone(server);
+        let about = format!("{file}-{name}");
+        Trial::test(format!("{}::{file}::{name}", server.name()), move || {
+            server.run(&about, run).map_err(|failure| Failed::from(failure.to_string()))
+        })
+    };
+    scenarios.into_iter().map(trial).collect()
+}

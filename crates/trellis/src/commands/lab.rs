@@ -1,0 +1,154 @@
+//! `trellis lab`.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use trellis_lab::{Controllers, Lab as Server, Listening, Options, Secret, User};
+
+use crate::args::Format;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, print, print_json};
+
+/// Run an embedded Kubernetes API server on this machine.
+///
+/// It listens on a loopback port, writes a kubeconfig with all rights into its folder, and runs until it is
+/// interrupted. Everything is kept in the folder: the next start goes on from there. A write is answered only
+/// when it is safe on disk.
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    /// The folder that keeps the objects, the keys and the kubeconfig.
+    #[arg(long, value_name = "DIR", default_value = ".trellis/lab")]
+    dir: PathBuf,
+    /// The port to listen on. 0 takes the port of the last run if it is free, otherwise any free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// Keep objects in memory only; the folder gets nothing but the kubeconfig.
+    #[arg(long)]
+    memory: bool,
+    /// Who collects garbage, ends namespaces and makes service accounts.
+    #[arg(long, value_enum, default_value_t = Who::Embedded)]
+    controllers: Who,
+    /// A file of tokens, one `token,user,uid,"group1,group2"` a line, as kube-apiserver reads it.
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+}
+
+/// Who keeps objects in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Who {
+    /// The lab itself.
+    Embedded,
+    /// A kube-controller-manager of yours.
+    Outside,
+}
+
+impl Lab {
+    pub(crate) fn run(self, output: Output) -> Result<Exit, Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(self.serve(output))
+    }
+
+    async fn serve(self, output: Output) -> Result<Exit, Failure> {
+        let tokens = match &self.token_auth_file {
+            Some(path) => read_tokens(path)?,
+            None => Vec::new(),
+        };
+        let options = Options {
+            folder: (!self.memory).then(|| self.dir.clone()),
+            controllers: match self.controllers {
+                Who::Embedded => Controllers::Embedded,
+                Who::Outside => Controllers::Outside,
+            },
+            tokens,
+            ..Options::default()
+        };
+        std::fs::create_dir_all(&self.dir).map_err(|error| Failure::Read {
+            name: self.dir.display().to_string(),
+            why: error.to_string(),
+        })?;
+        let mut lab = Server::start(options).await.map_err(|error| Failure::Lab(error.to_string()))?;
+        let listening = self.listen(&mut lab).await?;
+        let kubeconfig = self.dir.join("kubeconfig");
+        write_private(&kubeconfig, listening.kubeconfig.expose())?;
+        std::fs::write(self.dir.join("port"), listening.address.port().to_string())?;
+        match output.format {
+            Format::Json => print_json(&json!({
+                "address": format!("https://{}", listening.address), "kubeconfig": kubeconfig, "folder": self.dir,
+            }))?,
+            Format::Human => print(&format!(
+                "The lab listens on https://{}\nkubeconfig: {}\nTry: kubectl --kubeconfig {} get namespaces\n{}",
+                listening.address,
+                kubeconfig.display(),
+                kubeconfig.display(),
+                if self.memory {
+                    "Ctrl-C stops it; nothing is kept.".to_owned()
+                } else {
+                    format!("Ctrl-C stops it; everything is kept in {}.", self.dir.display())
+                },
+            ))?,
+        }
+        interrupted().await?;
+        Ok(Exit::Success)
+    }
+
+    /// Listens on the port asked for, or on that of the last run, or on any.
+    async fn listen(&self, lab: &mut Server) -> Result<Listening, Failure> {
+        let failed = |error: trellis_lab::LabError| Failure::Lab(error.to_string());
+        if self.port != 0 {
+            return lab.listen(self.port).await.map_err(failed);
+        }
+        let last =
+            std::fs::read_to_string(self.dir.join("port")).ok().and_then(|text| text.trim().parse().ok());
+        if let Some(port) = last {
+            // Clients remember what a server at an address serves, so the old address is the best one.
+            if let Ok(listening) = lab.listen(port).await {
+                return Ok(listening);
+            }
+        }
+        lab.listen(0).await.map_err(failed)
+    }
+}
+
+/// Waits for an interrupt or a request to end.
+async fn interrupted() -> std::io::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupt = tokio::signal::ctrl_c() => interrupt,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+/// Writes a file only its owner can read, whole or not at all.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let draft = path.with_extension("new");
+    let mut file =
+        std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(draft, path)
+}
+
+/// Reads a file of tokens.
+fn read_tokens(path: &Path) -> Result<Vec<(Secret, User)>, Failure> {
+    let unreadable = |why: String| Failure::Read { name: path.display().to_string(), why };
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let mut tokens = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let mut fields = line.splitn(4, ',').map(str::trim);
+        let (Some(token), Some(name), Some(uid)) = (fields.next(), fields.next(), fields.next()) else {
+            return Err(unreadable(format!("line {} needs a token, a user and a uid", number + 1)));
+        };
+        if token.is_empty() || name.is_empty() {
+            return Err(unreadable(format!("line {} has an empty token or user", number + 1)));
+        }
+        let groups = fields.next().unwrap_or_default().trim_matches('"');
+        let groups =
+            groups.split(',').map(str::trim).filter(|group| !group.is_empty()).map(str::to_owned).collect();
+        let user = User { name: name.to_owned(), uid: uid.to_owned(), groups, ..User::default() };
+        tokens.push((Secret::new(token), user));
+    }
+    Ok(tokens)
+}
