@@ -132,11 +132,11 @@ fn run(case: &Value) -> Result<Outcome, String> {
             .collect()
     };
     if kind.kind == "Service"
-        && let Err(status) = kinds::allocate_service(&context, old.as_ref(), &mut object, &Free, true) {
-            let causes =
-                status.details.causes.into_iter().map(|cause| (cause.field, cause.message)).collect();
-            return Ok(Outcome { object, causes, warnings: Vec::new() });
-        }
+        && let Err(status) = kinds::allocate_service(&context, old.as_ref(), &mut object, &Free, true)
+    {
+        let causes = status.details.causes.into_iter().map(|cause| (cause.field, cause.message)).collect();
+        return Ok(Outcome { object, causes, warnings: Vec::new() });
+    }
     let mut warnings: Vec<String> =
         kinds::deprecation_warning(&kind).into_iter().map(ToOwned::to_owned).collect();
     let causes = if let Some(old) = &old {
@@ -205,9 +205,10 @@ fn changes(at: &str, expected: &Value, got: &Value) -> Vec<String> {
             .collect();
     }
     if let (Value::Array(left), Value::Array(right)) = (expected, got)
-        && left.len() == right.len() {
-            let pairs = left.iter().zip(right).enumerate();
-            return pairs.flat_map(|(place, (a, b))| changes(&format!("{at}[{place}]"), a, b)).collect();
-        }
+        && left.len() == right.len()
+    {
+        let pairs = left.iter().zip(right).enumerate();
+        return pairs.flat_map(|(place, (a, b))| changes(&format!("{at}[{place}]"), a, b)).collect();
+    }
     if expected == got { Vec::new() } else { vec![format!("{at}: expected {expected}, got {got}")] }
 }

@@ -207,9 +207,10 @@ impl Presenter {
 
     fn frame(&self, word: &str, object: &Value) -> Bytes {
         if self.output.format == Format::Protobuf
-            && let Some(encoded) = super::reply::encoded(object) {
-                return proto::watch_event(word, &encoded).into();
-            }
+            && let Some(encoded) = super::reply::encoded(object)
+        {
+            return proto::watch_event(word, &encoded).into();
+        }
         crate::store::line(word, object.to_string().as_bytes())
     }
 

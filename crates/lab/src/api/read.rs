@@ -236,19 +236,21 @@ impl Token {
 fn out_of_range(version: u64, problem: OutOfRange, instead: Option<Token>) -> Status {
     match problem {
         OutOfRange::Future(newest) => too_large(version, newest),
-        OutOfRange::Expired => if let Some(token) = instead {
-            let mut status = Status::new(
-                410,
-                "Expired",
-                "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
-            );
-            status.resume = Some(token.write());
-            status
-        } else {
-            let mut status = expired(version, version);
-            "The resourceVersion for the provided list is too old.".clone_into(&mut status.message);
-            status
-        },
+        OutOfRange::Expired => {
+            if let Some(token) = instead {
+                let mut status = Status::new(
+                    410,
+                    "Expired",
+                    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+                );
+                status.resume = Some(token.write());
+                status
+            } else {
+                let mut status = expired(version, version);
+                "The resourceVersion for the provided list is too old.".clone_into(&mut status.message);
+                status
+            }
+        }
     }
 }
 

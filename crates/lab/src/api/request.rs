@@ -130,9 +130,10 @@ pub(crate) fn target(method: &Method, path: &str, parameters: &Parameters) -> Ta
             // Asking for one name by a field selector needs the right to that name only.
             let named = crate::selector::FieldSelector::parse(parameters.text("fieldSelector")).ok();
             if let Some(name) = named.as_ref().and_then(|selector| selector.required("metadata.name"))
-                && !name.contains('/') {
-                    attributes.name = name.to_owned();
-                }
+                && !name.contains('/')
+            {
+                attributes.name = name.to_owned();
+            }
         }
     }
     if matches!(attributes.verb.as_str(), "list" | "watch" | "deletecollection") {

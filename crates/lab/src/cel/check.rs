@@ -194,10 +194,14 @@ impl Checker<'_> {
         let (target, was_optional) = operand_type.unwrap_optional();
         let found = match target {
             Type::Map(_, value) => (**value).clone(),
-            Type::Record(record) => if let Some(found) = record.field(field) { found.clone() } else {
-                self.complaints.add(at, format!("undefined field '{field}'"));
-                Type::Error
-            },
+            Type::Record(record) => {
+                if let Some(found) = record.field(field) {
+                    found.clone()
+                } else {
+                    self.complaints.add(at, format!("undefined field '{field}'"));
+                    Type::Error
+                }
+            }
             Type::Param(_) => {
                 self.mapping.assignable(&Type::Dyn, target);
                 Type::Dyn
@@ -464,10 +468,9 @@ impl Checker<'_> {
 
 fn collect_params(of: &Type, params: &mut Vec<Arc<str>>) {
     match of {
-        Type::Param(name)
-            if !params.contains(name) => {
-                params.push(name.clone());
-            }
+        Type::Param(name) if !params.contains(name) => {
+            params.push(name.clone());
+        }
         Type::List(item) => collect_params(item, params),
         Type::Map(key, value) => {
             collect_params(key, params);

@@ -298,7 +298,9 @@ fn append<'a>(one: &List<'a>, other: &List<'a>) -> Result<'a> {
                 items.iter().enumerate().map(|(place, item)| (key(item), place)).collect();
             for item in other.iter() {
                 let item = item?;
-                if let Some(place) = places.get(&key(&item)) { items[*place] = item } else {
+                if let Some(place) = places.get(&key(&item)) {
+                    items[*place] = item
+                } else {
                     places.insert(key(&item), items.len());
                     items.push(item);
                 }

@@ -550,7 +550,8 @@ fn check_managed(metadata: &Map<String, Value>, path: &Path<'_>, problems: &mut 
         let operation = item.field("operation").text();
         match text("operation") {
             "" => {
-                problems.push(FieldProblem::new(operation, Problem::Required("must not be empty".to_owned())));
+                problems
+                    .push(FieldProblem::new(operation, Problem::Required("must not be empty".to_owned())));
             }
             "Apply" | "Update" => {}
             other => {

@@ -85,10 +85,12 @@ impl RuleTree {
         for (name, property) in &schema.properties {
             let Some(value) = values.property(name) else { continue };
             let own;
-            let field = if let Some(escaped) = escape(name) { match decl.map(|decl| &decl.kind) {
-                Some(DeclKind::Record(fields)) => fields.get(&*escaped).map(|field| &**field),
-                _ => None,
-            } } else {
+            let field = if let Some(escaped) = escape(name) {
+                match decl.map(|decl| &decl.kind) {
+                    Some(DeclKind::Record(fields)) => fields.get(&*escaped).map(|field| &**field),
+                    _ => None,
+                }
+            } else {
                 own = rule_types::declare(value, value.embedded);
                 own.as_ref()
             };

@@ -140,9 +140,13 @@ impl<'r> RuleScope<'r> {
         uncorrelatable: Option<&str>,
         costs: &mut RuleCosts,
     ) -> Vec<FieldProblem> {
-        let decl = if let Some(decl) = &self.decl { decl.clone() } else {
+        let decl = if let Some(decl) = &self.decl {
+            decl.clone()
+        } else {
             let schema = Schema::read(&Value::Object(fields.clone())).ok();
-            if let Some(decl) = schema.and_then(|schema| declare(&schema, self.resource)) { Arc::new(decl) } else {
+            if let Some(decl) = schema.and_then(|schema| declare(&schema, self.resource)) {
+                Arc::new(decl)
+            } else {
                 let why = "internal error: failed to construct type information for x-kubernetes-validations \
                            rules: unable to convert structural schema to CEL declarations";
                 return vec![FieldProblem::new(all.text(), Problem::Internal(why.to_owned()))];

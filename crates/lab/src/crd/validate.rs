@@ -367,8 +367,7 @@ fn number(value: &Number, schema: &Schema, path: &Path<'_>, outcome: &mut Outcom
         let fits = range(outcome, what, None, bound);
         let (broken, shown, value) = if let Some(whole) = whole.filter(|_| fits) {
             let limit = bound as i64;
-            let broken =
-                if upper { whole > limit } else { whole < limit } || (exclusive && whole == limit);
+            let broken = if upper { whole > limit } else { whole < limit } || (exclusive && whole == limit);
             (broken, limit.to_string(), Value::from(whole))
         } else {
             #[expect(clippy::float_cmp, reason = "the bound itself is meant")]

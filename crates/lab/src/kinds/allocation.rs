@@ -201,7 +201,9 @@ fn families(before: Option<&Value>, service: &mut Value, name: &str) -> Result<(
             break;
         }
         if place >= spec.list("ipFamilies").len() {
-            if let Some(IpAddr::V4(_)) = format::sloppy_ip(address) { known.push("IPv4".into()) } else {
+            if let Some(IpAddr::V4(_)) = format::sloppy_ip(address) {
+                known.push("IPv4".into())
+            } else {
                 let all = spec.list("clusterIPs").to_vec();
                 problems.invalid(&list.index(place), all, "IPv6 is not configured on this cluster");
             }

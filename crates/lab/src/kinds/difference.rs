@@ -42,7 +42,9 @@ pub(super) fn unified(old: &str, new: &str) -> String {
                     let _ = writeln!(out, "{sign}{line}");
                 }
             };
-            if step.tag == Tag::Equal { all(' ', &left[step.left.0..step.left.1]) } else {
+            if step.tag == Tag::Equal {
+                all(' ', &left[step.left.0..step.left.1])
+            } else {
                 all('-', &left[step.left.0..step.left.1]);
                 all('+', &right[step.right.0..step.right.1]);
             }

@@ -84,7 +84,13 @@ pub(super) fn answer(call: &Call, probe: &str, check: &str) -> Option<Reply> {
 /// One line for each check.
 fn report(probe: &str, mut excluded: BTreeSet<&str>) -> String {
     let mut lines: Vec<String> = checks(probe)
-        .map(|check| if excluded.remove(check) { format!("[+]{check} excluded: ok\n") } else { format!("[+]{check} ok\n") })
+        .map(|check| {
+            if excluded.remove(check) {
+                format!("[+]{check} excluded: ok\n")
+            } else {
+                format!("[+]{check} ok\n")
+            }
+        })
         .collect();
     if !excluded.is_empty() {
         let unknown: Vec<String> = excluded.iter().map(|check| format!("{check:?}")).collect();

@@ -295,11 +295,7 @@ impl Store {
         collection.history.push(Arc::clone(&event), now, &self.retention);
         let change = Arc::new(Change { of: of.clone(), event });
         if let Some(committer) = &self.committer {
-            committer.enqueue(Entry {
-                change,
-                key: key.clone(),
-                published: collection.published.clone(),
-            });
+            committer.enqueue(Entry { change, key: key.clone(), published: collection.published.clone() });
         } else {
             let version = change.event.record.version;
             collection.published.send_replace(version);

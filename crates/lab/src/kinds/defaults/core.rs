@@ -136,12 +136,13 @@ fn secret(object: &mut Value) {
     object.fill_text("type", "Opaque");
     // Texts win over bytes of the same name, and are only another way to write them.
     if let Some(Value::Object(texts)) = object.cut("stringData")
-        && !texts.is_empty() {
-            let data = object.object("data");
-            for (key, text) in texts {
-                data.put(&key, BASE64_STANDARD.encode(text.str()));
-            }
+        && !texts.is_empty()
+    {
+        let data = object.object("data");
+        for (key, text) in texts {
+            data.put(&key, BASE64_STANDARD.encode(text.str()));
         }
+    }
 }
 
 fn node(object: &mut Value) {

@@ -9,9 +9,10 @@ use super::super::view::{Edit, Look};
 pub(super) fn resource_list(list: Option<&mut Value>) {
     for value in list.and_then(Value::as_object_mut).into_iter().flat_map(serde_json::Map::values_mut) {
         if let Some(mut quantity) = Quantity::of(value)
-            && !quantity.round_up(-3) {
-                *value = quantity.to_string().into();
-            }
+            && !quantity.round_up(-3)
+        {
+            *value = quantity.to_string().into();
+        }
     }
 }
 
@@ -220,10 +221,11 @@ fn volume(volume: &mut Value) {
         volume.put("emptyDir", json!({}));
     }
     if let Some(image) = volume.child("image")
-        && image.text("pullPolicy").is_empty() {
-            let policy = pull_policy(image.text("reference"));
-            image.put("pullPolicy", policy);
-        }
+        && image.text("pullPolicy").is_empty()
+    {
+        let policy = pull_policy(image.text("reference"));
+        image.put("pullPolicy", policy);
+    }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = volume.child(source) {
             source.fill("defaultMode", 0o644);

@@ -75,10 +75,11 @@ fn stateful_set(spec: &mut Value) {
         strategy.fill("rollingUpdate", json!({}));
     }
     if strategy.text("type") == "RollingUpdate"
-        && let Some(rolling) = strategy.child("rollingUpdate") {
-            rolling.fill("partition", 0);
-            rolling.fill("maxUnavailable", 1);
-        }
+        && let Some(rolling) = strategy.child("rollingUpdate")
+    {
+        rolling.fill("partition", 0);
+        rolling.fill("maxUnavailable", 1);
+    }
     let retention = spec.object("persistentVolumeClaimRetentionPolicy");
     retention.fill_text("whenDeleted", "Retain");
     retention.fill_text("whenScaled", "Retain");

@@ -67,17 +67,16 @@ pub(super) fn create(context: &WriteContext<'_>, group: &str, kind: &str, object
         }
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => requester(context, object.object("spec")),
-        ("apiregistration.k8s.io", "APIService")
-            if !object.at("spec").has("service") => {
-                object.put(
-                    "status",
-                    json!({"conditions": [{
-                        "type": "Available", "status": "True", "reason": "Local",
-                        "message": "Local APIServices are always available",
-                        "lastTransitionTime": clock::seconds(context.now),
-                    }]}),
-                );
-            }
+        ("apiregistration.k8s.io", "APIService") if !object.at("spec").has("service") => {
+            object.put(
+                "status",
+                json!({"conditions": [{
+                    "type": "Available", "status": "True", "reason": "Local",
+                    "message": "Local APIServices are always available",
+                    "lastTransitionTime": clock::seconds(context.now),
+                }]}),
+            );
+        }
         ("resource.k8s.io", kind) => drop_disabled_devices(kind, object),
         _ => {}
     }
@@ -160,14 +159,12 @@ pub(super) fn status(context: &WriteContext<'_>, kind: &str, old: &Value, new: &
                 status.put(TIME, clock::seconds(context.now));
             }
         }
-        "PersistentVolumeClaim"
-            if !before.has("healthStatus") => {
-                new.object("status").cut("healthStatus");
-            }
-        "Node"
-            if !before.has("config") => {
-                new.object("status").cut("config");
-            }
+        "PersistentVolumeClaim" if !before.has("healthStatus") => {
+            new.object("status").cut("healthStatus");
+        }
+        "Node" if !before.has("config") => {
+            new.object("status").cut("config");
+        }
         "CSINode" => {
             new.object("status").cut("storageHealth");
         }

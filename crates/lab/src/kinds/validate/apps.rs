@@ -177,10 +177,11 @@ fn deployment(spec: &Value, problems: &mut Problems) {
         problems,
     );
     if let Some(deadline) = spec.int("progressDeadlineSeconds")
-        && deadline <= spec.int("minReadySeconds").unwrap_or_default() {
-            let why = "must be greater than minReadySeconds";
-            problems.invalid(&SPEC.child("progressDeadlineSeconds"), deadline, why);
-        }
+        && deadline <= spec.int("minReadySeconds").unwrap_or_default()
+    {
+        let why = "must be greater than minReadySeconds";
+        problems.invalid(&SPEC.child("progressDeadlineSeconds"), deadline, why);
+    }
 }
 
 fn rolling_deployment(rolling: &Value, at: &Path<'_>, problems: &mut Problems) {
@@ -451,11 +452,8 @@ fn status(kind: &str, before: &Value, after: &Value, problems: &mut Problems) {
         problems.invalid(&STATUS.child("availableReplicas"), count("availableReplicas"), why);
     }
     if let Some(old) = before.int("collisionCount")
-        && (count("collisionCount") < old || !after.has("collisionCount")) {
-            problems.invalid(
-                &STATUS.child("collisionCount"),
-                count("collisionCount"),
-                "cannot be decremented",
-            );
-        }
+        && (count("collisionCount") < old || !after.has("collisionCount"))
+    {
+        problems.invalid(&STATUS.child("collisionCount"), count("collisionCount"), "cannot be decremented");
+    }
 }

@@ -232,9 +232,10 @@ fn completion_mode(spec: &Value, at: &Path<'_>, problems: &mut Problems) {
         problems.invalid(&parallel_at, parallelism, why);
     }
     if let (Some(completions), Some(failed)) = (completions, failed)
-        && failed > completions {
-            problems.invalid(&failed_at, failed, "must be less than or equal to completions");
-        }
+        && failed > completions
+    {
+        problems.invalid(&failed_at, failed, "must be less than or equal to completions");
+    }
     if let Some(failed) = failed.filter(|&failed| failed > 100_000) {
         problems.invalid(&failed_at, failed, "must be less than or equal to 100000");
     }

@@ -89,15 +89,13 @@ pub(super) fn secret(object: &Value, problems: &mut Problems) {
         }
         "kubernetes.io/dockercfg" => json(".dockercfg", problems),
         "kubernetes.io/dockerconfigjson" => json(".dockerconfigjson", problems),
-        "kubernetes.io/basic-auth"
-            if !data.has("username") && !data.has("password") => {
-                problems.required(&at.key("username"), "");
-                problems.required(&at.key("password"), "");
-            }
-        "kubernetes.io/ssh-auth"
-            if data.text("ssh-privatekey").is_empty() => {
-                problems.required(&at.key("ssh-privatekey"), "");
-            }
+        "kubernetes.io/basic-auth" if !data.has("username") && !data.has("password") => {
+            problems.required(&at.key("username"), "");
+            problems.required(&at.key("password"), "");
+        }
+        "kubernetes.io/ssh-auth" if data.text("ssh-privatekey").is_empty() => {
+            problems.required(&at.key("ssh-privatekey"), "");
+        }
         "kubernetes.io/tls" => {
             for key in ["tls.crt", "tls.key"] {
                 if !data.has(key) {
@@ -176,10 +174,11 @@ pub(super) fn node(object: &Value, problems: &mut Problems) {
     taints(object.at("spec").list("taints"), &metadata.child("taints"), problems);
     node_resources(object, problems);
     if let Some(capacity) = object.at("status").at("nodeInfo").at("swap").int("capacity")
-        && capacity <= 0 {
-            let swap = metadata.child("nodeSwapStatus");
-            problems.invalid(&swap.child("capacity"), capacity, "must be greater than zero");
-        }
+        && capacity <= 0
+    {
+        let swap = metadata.child("nodeSwapStatus");
+        problems.invalid(&swap.child("capacity"), capacity, "must be greater than zero");
+    }
     declared_features(object, problems);
     let networks = object.at("spec").list("podCIDRs");
     let here = spec.child("podCIDRs");
@@ -434,10 +433,11 @@ fn limit_item(limit: &Value, kind: &str, at: &Path<'_>, problems: &mut Problems)
         type Named<'a> = (&'a str, Option<&'a Quantity>);
         let mut more = |field: &str, shown: Option<&Quantity>, a: Named<'_>, b: Named<'_>| {
             if let (Some(left), Some(right), Some(shown)) = (a.1, b.1, shown)
-                && left > right {
-                    let why = format!("{} value {left} is greater than {} value {right}", a.0, b.0);
-                    problems.invalid(&at.child(field).key(name), shown.to_string(), why);
-                }
+                && left > right
+            {
+                let why = format!("{} value {left} is greater than {} value {right}", a.0, b.0);
+                problems.invalid(&at.child(field).key(name), shown.to_string(), why);
+            }
         };
         more("min", min, ("min", min), ("max", max));
         more("defaultRequest", request, ("min", min), ("default request", request));
@@ -462,11 +462,11 @@ fn limit_item(limit: &Value, kind: &str, at: &Path<'_>, problems: &mut Problems)
             }
         }
         if let (false, Some(usual), Some(request)) = (may_overcommit(name), usual, request)
-            && usual != request {
-                let why =
-                    format!("default value {usual} must equal to defaultRequest value {request} in {name}");
-                problems.invalid(&at.child("defaultRequest").key(name), request.to_string(), why);
-            }
+            && usual != request
+        {
+            let why = format!("default value {usual} must equal to defaultRequest value {request} in {name}");
+            problems.invalid(&at.child("defaultRequest").key(name), request.to_string(), why);
+        }
     }
 }
 

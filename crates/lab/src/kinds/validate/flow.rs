@@ -17,13 +17,13 @@ pub(super) fn check(check: &Check<'_>, object: &Value, old: Option<&Value>, prob
     }
     own_metadata(check, object, problems);
     let (spec, name) = (object.at("spec"), object.at("metadata").text("name"));
-    if check.facts.kind == "FlowSchema" { schema(spec, name, problems) } else {
+    if check.facts.kind == "FlowSchema" {
+        schema(spec, name, problems)
+    } else {
         if object.at("metadata").at("annotations").has(KEEPS_ZERO) {
             let metadata = Path::root("metadata");
-            problems.forbidden(
-                &metadata.child("annotations"),
-                format!("annotation '{KEEPS_ZERO}' is forbidden"),
-            );
+            problems
+                .forbidden(&metadata.child("annotations"), format!("annotation '{KEEPS_ZERO}' is forbidden"));
         }
         level(spec, name, problems);
     }

@@ -120,9 +120,10 @@ fn times(old: &Value, new: &Value, problems: &mut Problems) {
     let moment = |text: &str| text.parse::<jiff::Timestamp>().ok();
     if (changed("startTime") || changed("completionTime"))
         && let (Some(start), Some(finish)) = (moment(start), moment(end))
-            && finish < start {
-                problems.invalid(&here, end, "must be equal to or after `startTime`");
-            }
+        && finish < start
+    {
+        problems.invalid(&here, end, "must be equal to or after `startTime`");
+    }
     if before.has("completionTime") && after.has("completionTime") && changed("completionTime") {
         problems.invalid(&here, end, "field is immutable");
     }
@@ -184,9 +185,10 @@ fn index_lists(old: &Value, new: &Value, problems: &mut Problems) {
     }
     if changed("failedIndexes") && after.has("failedIndexes") {
         if let (Some(count), true) = (completions, spec.has("backoffLimitPerIndex"))
-            && let Err(why) = indexes(failed, count) {
-                problems.invalid(&failed_at, failed, format!("error parsing failedIndexes: {why}"));
-            }
+            && let Err(why) = indexes(failed, count)
+        {
+            problems.invalid(&failed_at, failed, format!("error parsing failedIndexes: {why}"));
+        }
         if !spec.has("backoffLimitPerIndex") {
             let why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
             problems.invalid(&failed_at, failed, why);
@@ -194,10 +196,11 @@ fn index_lists(old: &Value, new: &Value, problems: &mut Problems) {
     }
     if (changed("failedIndexes") || changed("completedIndexes"))
         && let (Some(count), true) = (completions, after.has("failedIndexes"))
-            && let Some(index) = overlap(completed, failed, count) {
-                let why = format!("failedIndexes and completedIndexes overlap at index: {index}");
-                problems.invalid(&failed_at, failed, why);
-            }
+        && let Some(index) = overlap(completed, failed, count)
+    {
+        let why = format!("failedIndexes and completedIndexes overlap at index: {index}");
+        problems.invalid(&failed_at, failed, why);
+    }
 }
 
 fn kept(old: &Value, new: &Value, problems: &mut Problems) {

@@ -235,7 +235,11 @@ fn http_path(path: &Value, at: &Path<'_>, problems: &mut Problems) {
             }
         }
         other => {
-            problems.unsupported(&at.child("pathType"), other, &["Exact", "ImplementationSpecific", "Prefix"]);
+            problems.unsupported(
+                &at.child("pathType"),
+                other,
+                &["Exact", "ImplementationSpecific", "Prefix"],
+            );
         }
     }
     backend(path.at("backend"), &at.child("backend"), problems);

@@ -432,9 +432,10 @@ fn address_changes(before: &Value, after: &Value, problems: &mut Problems) {
         problems.invalid(&here.index(0), shown(), "primary clusterIP can not be unset");
     }
     if let (Some(old), Some(new)) = (old.first(), new.first())
-        && old != new {
-            problems.invalid(&here.index(0), shown(), WHY);
-        }
+        && old != new
+    {
+        problems.invalid(&here.index(0), shown(), WHY);
+    }
     if old.len() > new.len() && new.len() == 1 && after.text("ipFamilyPolicy") != "SingleStack" {
         problems.invalid(
             &SPEC.child("ipFamilyPolicy"),
@@ -464,9 +465,10 @@ fn family_changes(before: &Value, after: &Value, problems: &mut Problems) {
         problems.invalid(&here, new.to_vec(), "primary ipFamily can not be unset");
     }
     if let (Some(old), Some(new)) = (old.first(), new.first())
-        && old != new {
-            problems.invalid(&here, after.list("clusterIPs").to_vec(), WHY);
-        }
+        && old != new
+    {
+        problems.invalid(&here, after.list("clusterIPs").to_vec(), WHY);
+    }
     if old.len() > new.len() && new.len() == 1 && after.text("ipFamilyPolicy") != "SingleStack" {
         problems.invalid(
             &SPEC.child("ipFamilyPolicy"),

@@ -58,10 +58,9 @@ pub fn warnings_on_create(context: &WriteContext<'_>, object: &Value) -> Vec<Str
                 ));
             }
         }
-        ("discovery.k8s.io", "EndpointSlice")
-            if object.text("addressType") == "FQDN" => {
-                told.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
-            }
+        ("discovery.k8s.io", "EndpointSlice") if object.text("addressType") == "FQDN" => {
+            told.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        }
         ("storage.k8s.io", "CSIDriver") => tokens(object, &mut told),
         _ => {}
     }
@@ -90,9 +89,10 @@ pub fn warnings_on_update(context: &WriteContext<'_>, old: &Value, new: &Value) 
             }
         }
         (("storage.k8s.io", "CSIDriver"), "")
-            if !same(old.at("spec").at("tokenRequests"), new.at("spec").at("tokenRequests")) => {
-                tokens(new, &mut told);
-            }
+            if !same(old.at("spec").at("tokenRequests"), new.at("spec").at("tokenRequests")) =>
+        {
+            tokens(new, &mut told);
+        }
         (("batch", "CronJob"), "") => {
             templates(kind, Some(old), new, &mut told);
             if new.at("spec").text("schedule").contains("TZ") {
@@ -134,9 +134,10 @@ fn templates(kind: (&str, &str), old: Option<&Value>, object: &Value, told: &mut
             pod::template("spec.template", spec.at("template"), told);
         }
         ("apps", "DaemonSet")
-            if old.is_none_or(|old| !same(old.at("spec").at("template"), spec.at("template"))) => {
-                pod::template("spec.template", spec.at("template"), told);
-            }
+            if old.is_none_or(|old| !same(old.at("spec").at("template"), spec.at("template"))) =>
+        {
+            pod::template("spec.template", spec.at("template"), told);
+        }
         ("apps", "StatefulSet") => {
             if changed {
                 pod::template("spec.template", spec.at("template"), told);
@@ -319,11 +320,10 @@ fn quota(object: &Value, told: &mut Vec<String>) {
         let limit = format!("limits.{name}");
         let (asked, allowed) = (Quantity::of(hard.at(&request)), Quantity::of(hard.at(&limit)));
         if let (Some(asked), Some(allowed)) = (asked, allowed)
-            && asked > allowed {
-                told.push(format!(
-                    "ResourceQuota {request} ({asked}) should be less than {limit} ({allowed})"
-                ));
-            }
+            && asked > allowed
+        {
+            told.push(format!("ResourceQuota {request} ({asked}) should be less than {limit} ({allowed})"));
+        }
     }
 }
 

@@ -342,10 +342,11 @@ fn names(spec: &Value, at: &Path<'_>, problems: &mut Problems) {
         }
     }
     if let Some(seconds) = spec.int("activeDeadlineSeconds")
-        && !(1..=i64::from(i32::MAX)).contains(&seconds) {
-            let why = between(1, i64::from(i32::MAX));
-            problems.invalid(&at.child("activeDeadlineSeconds"), seconds, why);
-        }
+        && !(1..=i64::from(i32::MAX)).contains(&seconds)
+    {
+        let why = between(1, i64::from(i32::MAX));
+        problems.invalid(&at.child("activeDeadlineSeconds"), seconds, why);
+    }
     for field in ["hostname", "subdomain"] {
         if !spec.text(field).is_empty() {
             problems.form(&at.child(field), spec.text(field), format::dns1123_label);

@@ -238,17 +238,19 @@ pub(super) fn pod_level(spec: &Value, claims: &BTreeSet<&str>, at: &Path<'_>, pr
     let (requests_at, limits_at) = (here.child("requests"), here.child("limits"));
     for (name, sum) in pod_requests(spec) {
         if let Some(own) = Quantity::of(resources.at("requests").at(&name))
-            && sum > own {
-                let why = format!("must be greater than or equal to aggregate container requests of {sum}");
-                problems.invalid(&requests_at.key(&name), own.to_string(), why);
-            }
+            && sum > own
+        {
+            let why = format!("must be greater than or equal to aggregate container requests of {sum}");
+            problems.invalid(&requests_at.key(&name), own.to_string(), why);
+        }
     }
     for (name, sum) in pod_limits(spec).into_iter().filter(|(name, _)| is_huge_page(name)) {
         if let Some(own) = Quantity::of(resources.at("limits").at(&name))
-            && sum > own {
-                let why = format!("must be greater than or equal to aggregate container limits of {sum}");
-                problems.invalid(&limits_at.key(&name), own.to_string(), why);
-            }
+            && sum > own
+        {
+            let why = format!("must be greater than or equal to aggregate container limits of {sum}");
+            problems.invalid(&limits_at.key(&name), own.to_string(), why);
+        }
     }
     let containers = here.child("containers");
     for (place, container) in spec.list("containers").iter().enumerate() {

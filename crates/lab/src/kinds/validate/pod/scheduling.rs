@@ -199,9 +199,10 @@ fn label_keys(holder: &Value, at: &Path<'_>, problems: &mut Problems) {
     for expression in selector.list("matchExpressions") {
         let key = expression.text("key");
         if let Some(place) = keys.iter().rposition(|one| *one == key)
-            && known.contains(key) {
-                problems.invalid(&at.index(place), key, "exists in both matchLabelKeys and labelSelector");
-            }
+            && known.contains(key)
+        {
+            problems.invalid(&at.index(place), key, "exists in both matchLabelKeys and labelSelector");
+        }
         known.insert(key);
     }
     let other: BTreeSet<&str> = holder.list("mismatchLabelKeys").iter().map(Look::str).collect();

@@ -256,13 +256,13 @@ pub(super) fn host_process(spec: &Value, at: &Path<'_>, problems: &mut Problems)
         all += 1;
         let own = option(container);
         if let (Some(of_pod), Some(own)) = (of_pod, own)
-            && of_pod != own {
-                let why =
-                    format!("pod hostProcess value must be identical if both are specified, was {of_pod}");
-                let place = here.child("securityContext");
-                let place = place.child("windowsOptions");
-                problems.invalid(&place.child("hostProcess"), own, why);
-            }
+            && of_pod != own
+        {
+            let why = format!("pod hostProcess value must be identical if both are specified, was {of_pod}");
+            let place = here.child("securityContext");
+            let place = place.child("windowsOptions");
+            problems.invalid(&place.child("hostProcess"), own, why);
+        }
         on_host += usize::from(own.or(of_pod).unwrap_or_default());
     });
     if on_host > 0 {

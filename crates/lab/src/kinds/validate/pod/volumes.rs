@@ -250,10 +250,9 @@ pub(in crate::kinds::validate) fn shared_source(
             }
             problems.need(at, source, "image");
         }
-        "cephfs"
-            if source.list("monitors").is_empty() => {
-                problems.required(&at.child("monitors"), "");
-            }
+        "cephfs" if source.list("monitors").is_empty() => {
+            problems.required(&at.child("monitors"), "");
+        }
         "cinder" => {
             need(&["volumeID"]);
             if source.has("secretRef") {
@@ -430,9 +429,10 @@ fn azure_disk(source: &Value, at: &Path<'_>, problems: &mut Problems) {
 
 fn mode(holder: &Value, field: &str, at: &Path<'_>, problems: &mut Problems) {
     if let Some(bits) = holder.int(field)
-        && !(0..=0o777).contains(&bits) {
-            problems.invalid(&at.child(field), bits, MODE);
-        }
+        && !(0..=0o777).contains(&bits)
+    {
+        problems.invalid(&at.child(field), bits, MODE);
+    }
 }
 
 fn key_paths(source: &Value, at: &Path<'_>, problems: &mut Problems) {
