@@ -131,12 +131,6 @@ impl Registry {
         all
     }
 
-    /// True when custom resources are served in a version of a group.
-    pub(crate) fn serves_custom(&self, group: &str, version: &str) -> bool {
-        let same = |served: &Arc<Served>| served.kind.group == group && served.kind.version == version;
-        self.refreshed(|custom| custom.served.values().any(same))
-    }
-
     /// Looks at the custom resources, after reading the definitions that changed.
     fn refreshed<T>(&self, look: impl FnOnce(&Custom) -> T) -> T {
         let of = definitions();
@@ -442,7 +436,7 @@ impl Served {
     }
 
     /// True when a `PUT` of this subresource sends the object itself.
-    pub(crate) fn has_own_body(&self, subresource: &str) -> bool {
+    pub(crate) fn has_own_body(subresource: &str) -> bool {
         !matches!(subresource, "scale" | "eviction" | "binding" | "token")
     }
 

@@ -40,8 +40,6 @@ pub(crate) struct Call {
     /// When it came.
     pub(crate) now: jiff::Timestamp,
     pub(crate) attributes: Attributes,
-    /// The path below the subresource.
-    pub(crate) rest: String,
     /// The query as it was sent.
     pub(crate) query: String,
     pub(crate) parameters: Parameters,

@@ -110,16 +110,16 @@ async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Resul
         current["metadata"]["managedFields"] = owners;
         let scale = match &wanted {
             Wanted::Patch(Patch::Apply(configuration)) => {
-                server.apply_scale(&options, &current, configuration, call.now)?
+                Server::apply_scale(&options, &current, configuration, call.now)?
             }
-            Wanted::Patch(patch) => server.track_scale(
+            Wanted::Patch(patch) => Server::track_scale(
                 &options.manager(call),
                 &current,
                 patch.apply_to_scale(&current)?,
                 call.now,
             ),
             Wanted::Whole(scale) => {
-                server.track_scale(&options.manager(call), &current, scale.clone(), call.now)
+                Server::track_scale(&options.manager(call), &current, scale.clone(), call.now)
             }
         };
         let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();

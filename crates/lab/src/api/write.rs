@@ -283,7 +283,7 @@ pub(crate) async fn modify(
         let mut new = match &change {
             Change::Replace(object) => {
                 let object = (*object).clone();
-                if subresource.is_empty() || served.has_own_body(subresource) {
+                if subresource.is_empty() || Served::has_own_body(subresource) {
                     take_name(&object, &key)?;
                 }
                 if let Some(uid) = object["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
@@ -359,7 +359,7 @@ pub(crate) async fn modify(
         }
 
         let new = as_read(served, new, call);
-        if server.is_done(served, &old, &new) {
+        if Server::is_done(served, &old, &new) {
             // The last finalizer went from an object that was waiting for it.
             return if options.dry_run {
                 Ok((Outcome::Tried(new), false))

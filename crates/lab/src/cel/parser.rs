@@ -136,8 +136,12 @@ impl<'s> Parser<'s> {
             Kind::Literal(_) | Kind::Ident(_) | Kind::Broken => {}
             Kind::Select { operand, .. } => self.renumber(operand),
             Kind::Call { target, args, .. } => {
-                target.iter_mut().for_each(|target| self.renumber(target));
-                args.iter_mut().for_each(|arg| self.renumber(arg));
+                for target in target.iter_mut() {
+                    self.renumber(target);
+                }
+                for arg in args.iter_mut() {
+                    self.renumber(arg);
+                }
             }
             Kind::List { items } => items.iter_mut().for_each(|item| self.renumber(&mut item.value)),
             Kind::Map { entries } => entries.iter_mut().for_each(|entry| {
@@ -145,12 +149,16 @@ impl<'s> Parser<'s> {
                 self.renumber(&mut entry.value);
             }),
             Kind::Record { fields, .. } => {
-                fields.iter_mut().for_each(|field| self.renumber(&mut field.value));
+                for field in fields.iter_mut() {
+                    self.renumber(&mut field.value);
+                }
             }
             Kind::Fold(fold) => {
                 let parts =
                     [&mut fold.range, &mut fold.start, &mut fold.condition, &mut fold.step, &mut fold.result];
-                parts.into_iter().for_each(|part| self.renumber(part));
+                for part in parts {
+                    self.renumber(part);
+                }
             }
         }
     }
@@ -531,10 +539,10 @@ impl<'s> Parser<'s> {
             Token::Symbol("null") => Ok(self.literal(at, Literal::Null)),
             Token::Symbol("-") => {
                 self.step();
-                self.number(at, true)
+                Ok(self.number(at, true))
             }
-            Token::Int | Token::Uint | Token::Float => self.number(at, false),
-            Token::String | Token::Bytes => self.text(at),
+            Token::Int | Token::Uint | Token::Float => Ok(self.number(at, false)),
+            Token::String | Token::Bytes => Ok(self.text(at)),
             _ => self.mismatched(&format!("{{'[', '{{', '(', '.', '-', '!', {STARTS}")),
         }
     }
@@ -551,7 +559,7 @@ impl<'s> Parser<'s> {
         self.node(at, Kind::Literal(literal))
     }
 
-    fn number(&mut self, at: u32, negative: bool) -> Read<Expr> {
+    fn number(&mut self, at: u32, negative: bool) -> Expr {
         let (token, text) = (self.token(), self.word().text.clone());
         self.step();
         let sign = if negative { "-" } else { "" };
@@ -572,13 +580,13 @@ impl<'s> Parser<'s> {
                 (number.map(Literal::Double), "double")
             }
         };
-        Ok(match literal {
+        match literal {
             Some(literal) => self.node(at, Kind::Literal(literal)),
             None => self.broken(at, format!("invalid {what} literal")),
-        })
+        }
     }
 
-    fn text(&mut self, at: u32) -> Read<Expr> {
+    fn text(&mut self, at: u32) -> Expr {
         let (token, text) = (self.token(), self.word().text.clone());
         self.step();
         let literal = if token == Token::Bytes {
@@ -590,10 +598,10 @@ impl<'s> Parser<'s> {
                     .map_err(|_| "invalid unicode code point")
             })
         };
-        Ok(match literal {
+        match literal {
             Ok(literal) => self.node(at, Kind::Literal(literal)),
             Err(problem) => self.broken(at, problem),
-        })
+        }
     }
 
     /// A place where something is wrong that does not keep the rest from being read.

@@ -64,7 +64,6 @@ impl Call {
             method: Method::PUT,
             now,
             attributes,
-            rest: String::new(),
             query: String::new(),
             parameters: Parameters::default(),
             headers: HeaderMap::new(),
@@ -84,12 +83,11 @@ where
 {
     let (head, body) = request.into_parts();
     let parameters = Parameters::parse(head.uri.query().unwrap_or_default());
-    let target = request::target(&head.method, head.uri.path(), &parameters);
+    let attributes = request::target(&head.method, head.uri.path(), &parameters);
     let mut call = Call {
         method: head.method,
         now: server.clock.now(),
-        attributes: target.attributes,
-        rest: target.rest,
+        attributes,
         query: head.uri.query().unwrap_or_default().to_owned(),
         parameters,
         headers: head.headers,

@@ -158,7 +158,7 @@ impl Server {
         let mut bytes: [u8; 16] = self.random.lock().random();
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = crate::gotext::hex;
         [hex(&bytes[..4]), hex(&bytes[4..6]), hex(&bytes[6..8]), hex(&bytes[8..10]), hex(&bytes[10..])]
             .join("-")
     }
@@ -235,7 +235,7 @@ impl Server {
     }
 
     /// Records who owns the number of replicas after a write to `scale`.
-    pub(crate) fn track_scale(&self, manager: &str, old: &Value, mut new: Value, now: Timestamp) -> Value {
+    pub(crate) fn track_scale(manager: &str, old: &Value, mut new: Value, now: Timestamp) -> Value {
         let versions = scale_shape;
         merge::update(&scale_context(manager, now, &versions), Some(old), &mut new);
         new
@@ -243,7 +243,6 @@ impl Server {
 
     /// Applies a `Scale` for a manager.
     pub(crate) fn apply_scale(
-        &self,
         options: &WriteOptions,
         live: &Value,
         configuration: &Value,
@@ -279,7 +278,7 @@ impl Server {
     }
 
     /// True when an update took away the last thing a deletion waited for.
-    pub(crate) fn is_done(&self, served: &Served, old: &Value, new: &Value) -> bool {
+    pub(crate) fn is_done(served: &Served, old: &Value, new: &Value) -> bool {
         let waiting = |object: &Value| {
             let metadata = object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
             let spec = if served.is_namespace() {

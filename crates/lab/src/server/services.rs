@@ -9,10 +9,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::{Server, Stored};
 use crate::admission::Review;
-use crate::api::Call;
-use crate::api::subresources::own_options;
-use crate::api::write::{self, Change};
-use crate::attributes::User;
+
 use crate::kinds::allocation::Taken;
 use crate::kinds::{self, WriteContext};
 use crate::names::GroupResource;
@@ -122,23 +119,5 @@ impl Server {
             }
             Err(_) => Ok(false),
         }
-    }
-
-    /// Changes an object in the name of the server itself.
-    pub(crate) async fn change(
-        self: &Arc<Self>,
-        of: &GroupResource,
-        key: &Key,
-        subresource: &str,
-        change: &(dyn Fn(Value) -> Result<Value, Status> + Send + Sync),
-    ) -> Result<(), Status> {
-        let Some(served) = self.registry.stored(of) else { return Ok(()) };
-        let user = User {
-            name: "system:apiserver".to_owned(),
-            groups: vec!["system:masters".to_owned()],
-            ..User::default()
-        };
-        let call = Call::inside(self.clock.now(), &user, "update", &served, key, subresource);
-        write::modify(self, &call, &served, subresource, &own_options(), Change::Own(change)).await.map(drop)
     }
 }

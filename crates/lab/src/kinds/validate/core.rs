@@ -15,6 +15,9 @@ use crate::kinds::format;
 use crate::kinds::quantity::{Amount, Quantity};
 use crate::kinds::view::{Look, Path, Problems, same};
 
+/// An amount of a limit, and what it is called.
+type Named<'a> = (&'a str, Option<&'a Quantity>);
+
 /// One mebibyte, which a ConfigMap or Secret may hold.
 const MAX_DATA: usize = 1024 * 1024;
 
@@ -430,7 +433,6 @@ fn limit_item(limit: &Value, kind: &str, at: &Path<'_>, problems: &mut Problems)
         let get = |field: &str| of.get(field);
         let (min, max) = (get("min"), get("max"));
         let (usual, request) = (get("default"), get("defaultRequest"));
-        type Named<'a> = (&'a str, Option<&'a Quantity>);
         let mut more = |field: &str, shown: Option<&Quantity>, a: Named<'_>, b: Named<'_>| {
             if let (Some(left), Some(right), Some(shown)) = (a.1, b.1, shown)
                 && left > right

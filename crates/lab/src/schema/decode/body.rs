@@ -199,7 +199,7 @@ fn unrecognized(expected: &str, message: &str, bytes: &[u8]) -> Status {
     let summary = match bytes.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => as_text(shown).into_owned(),
-        Some(_) => shown.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")),
+        Some(_) => crate::gotext::hex(shown),
     };
     let more = if bytes.len() > shown.len() { " ..." } else { "" };
     Status::bad_request(format!(
