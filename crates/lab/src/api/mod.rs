@@ -1,10 +1,13 @@
 //! The request pipeline: from what a URL asks for to an answer.
 
 pub(crate) mod body;
+mod change;
 pub(crate) mod delete;
 pub(crate) mod filter;
+mod identity;
 pub(crate) mod negotiate;
 pub(crate) mod options;
+mod ownership;
 pub(crate) mod patch;
 pub(crate) mod present;
 pub(crate) mod read;
@@ -76,6 +79,13 @@ impl Call {
         let mut warnings = self.warnings.lock();
         if !warnings.contains(&text) {
             warnings.push(text);
+        }
+    }
+
+    /// Adds warnings, each of them once.
+    pub(crate) fn warn_all(&self, texts: impl IntoIterator<Item = impl Into<String>>) {
+        for text in texts {
+            self.warn(text);
         }
     }
 }

@@ -101,7 +101,7 @@ fn duplicate(call: &Call, options: &WriteOptions, duplicates: &[String]) -> Resu
             Err(Status::bad_request(format!("strict decoding error: {}", duplicates.join(", "))))
         }
         FieldValidation::Warn => {
-            duplicates.iter().for_each(|duplicate| call.warn(duplicate));
+            call.warn_all(duplicates);
             Ok(())
         }
         _ => Ok(()),

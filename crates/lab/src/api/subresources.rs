@@ -10,7 +10,7 @@ use super::patch::Patch;
 use super::present::Presenter;
 use super::reply::Reply;
 use super::write::{self, Change};
-use super::{Call, body, delete, not_allowed, read, unknown_resource};
+use super::{Call, body, delete, not_allowed, ownership, read, unknown_resource};
 use crate::admission::eviction;
 use crate::admission::{Operation, Review};
 use crate::auth;
@@ -56,7 +56,7 @@ pub(crate) async fn handle(server: &Arc<Server>, call: &Call, served: &Arc<Serve
         (_, "update") => {
             let options = WriteOptions::read(call, "UpdateOptions")?;
             let object = body::object(call, served, options.validation)?;
-            write::finish(server, call, served, subresource, &options, Change::Replace(&object)).await
+            write::finish(server, call, served, subresource, &options, Change::Replace(object)).await
         }
         (_, "patch") => write::patch_subresource(server, call, served, subresource).await,
         _ => Err(not_allowed()),
@@ -86,14 +86,10 @@ pub(crate) fn review(
 async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Result<Reply, Status> {
     let output = negotiate::output(&call.headers, &call.parameters, false)?;
     let presenter = Presenter::new(server, served, output, &call.parameters)?;
-    let reply = |object: &Value| -> Result<Reply, Status> {
-        let scale = presenter.view_as(&scale_kind(), scale_of(served, object)?);
-        Ok(Reply::object(200, &scale, output))
-    };
     if call.attributes.verb == "get" {
         let record = read::find(server, call, served).await?;
-        let object = server.read(served, &record).await?;
-        return reply(&object);
+        let scale = scale_of(served, &server.read(served, &record).await?)?;
+        return Ok(Reply::object(200, &presenter.view_as(&scale_kind(), scale), output));
     }
     let kind = if call.attributes.verb == "update" { "UpdateOptions" } else { "PatchOptions" };
     let options = WriteOptions::read(call, kind)?;
@@ -102,37 +98,48 @@ async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Resul
     } else {
         Wanted::Patch(Patch::read(call, served, &options)?)
     };
-    let paths = served.replicas_paths();
-    let change = |object: Value| {
-        let mut current = scale_of(served, &object)?;
-        let owners =
-            merge::to_scale(&object["metadata"]["managedFields"], &paths).map_err(Status::internal)?;
-        current["metadata"]["managedFields"] = owners;
-        let scale = match &wanted {
-            Wanted::Patch(Patch::Apply(configuration)) => {
-                server.apply_scale(&options, &current, configuration, call.now)?
-            }
-            Wanted::Patch(patch) => server.track_scale(
-                &options.manager(call),
-                &current,
-                patch.apply_to_scale(&current)?,
-                call.now,
-            ),
-            Wanted::Whole(scale) => {
-                server.track_scale(&options.manager(call), &current, scale.clone(), call.now)
-            }
+    let scaling = Scaling { call, served, options: &options, wanted: &wanted };
+    let change = |object: Value| scaling.change(object);
+    let (outcome, _) =
+        write::modify(server, call, served, "scale", &options, Change::Tracked(&change)).await?;
+    let object = match outcome {
+        write::Outcome::Stored(record) => server.read(served, &record).await?,
+        write::Outcome::Shown(object) => object,
+    };
+    let scale = presenter.view_as(&scale_kind(), scale_seen(served, &object)?);
+    Ok(Reply::object(200, &scale, output))
+}
+
+/// A write to the scale of an object.
+struct Scaling<'a> {
+    call: &'a Call,
+    served: &'a Served,
+    options: &'a WriteOptions,
+    wanted: &'a Wanted,
+}
+
+impl Scaling<'_> {
+    /// The object with the number of replicas that is wanted, and its owners.
+    fn change(&self, object: Value) -> Result<Value, Status> {
+        let Self { call, served, options, .. } = *self;
+        let paths = served.replicas_paths();
+        let mut current = match served.custom_version() {
+            None => scale_of(served, &object)?,
+            Some(version) => crd::scale_for_update(version, &object)?,
         };
-        let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        if !version.is_empty() && object["metadata"]["resourceVersion"] != version {
-            let name = &call.attributes.name;
-            return Err(Status::conflict(
-                &served.resource.group,
-                &served.resource.resource,
-                name,
-                write::MODIFIED,
-            ));
-        }
-        let owners = merge::from_scale(
+        current["metadata"]["managedFields"] =
+            merge::to_scale(&object["metadata"]["managedFields"], &paths).map_err(Status::internal)?;
+        let owners = ownership::Owners { served, subresource: "scale", now: call.now };
+        let scale = match self.wanted {
+            Wanted::Patch(Patch::Apply(configuration)) => {
+                owners.apply_scale(options, &current, configuration)?
+            }
+            Wanted::Patch(patch) => {
+                owners.update_scale(&options.manager(call), &current, patch.apply_to_scale(&current)?)
+            }
+            Wanted::Whole(scale) => owners.update_scale(&options.manager(call), &current, scale.clone()),
+        };
+        let entries = merge::from_scale(
             &object["metadata"]["managedFields"],
             &scale["metadata"]["managedFields"],
             &served.kind.api_version(),
@@ -140,16 +147,14 @@ async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Resul
         )
         .map_err(Status::internal)?;
         let mut object = apply_scale(served, object, &scale)?;
-        object["metadata"]["managedFields"] = owners;
+        object["metadata"]["managedFields"] = entries;
+        // Whoever tells a version means it, and is told when it is another one.
+        let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        if !version.is_empty() {
+            object["metadata"]["resourceVersion"] = version.into();
+        }
         Ok(object)
-    };
-    let (outcome, _) =
-        write::modify(server, call, served, "scale", &options, Change::Tracked(&change)).await?;
-    let object = match outcome {
-        write::Outcome::Stored(record) => server.read(served, &record).await?,
-        write::Outcome::Tried(object) => object,
-    };
-    reply(&object)
+    }
 }
 
 /// The kind all scales have.
@@ -163,13 +168,23 @@ enum Wanted {
     Patch(Patch),
 }
 
-pub(crate) fn scale_of(served: &Served, object: &Value) -> Result<Value, Status> {
+/// The scale of an object.
+fn scale_of(served: &Served, object: &Value) -> Result<Value, Status> {
     match served.custom_version() {
         None => kinds::scale_of(&served.kind, object).ok_or_else(unknown_resource),
         Some(version) => crd::scale_of(version, object),
     }
 }
 
+/// The scale of an object that is written: a number that is not there is none.
+pub(crate) fn scale_seen(served: &Served, object: &Value) -> Result<Value, Status> {
+    match served.custom_version() {
+        None => scale_of(served, object),
+        Some(version) => crd::scale_seen(version, object),
+    }
+}
+
+/// The object with the number of replicas of a scale.
 pub(crate) fn apply_scale(served: &Served, object: Value, scale: &Value) -> Result<Value, Status> {
     match served.custom_version() {
         None => kinds::apply_scale(&served.kind, &object, scale),

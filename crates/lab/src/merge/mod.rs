@@ -33,6 +33,7 @@ pub use context::{Context, Versions};
 pub use element::{Element, Scalar, equal_values};
 pub use field_set::to_field_set;
 pub use json::{json_merge, json_patch, json_patch_unknown_fields};
+pub use last_applied::{kind_text, named};
 pub use managed::check_entries;
 pub use manager::{MANAGER_LENGTH, check_manager, check_patch_options, manager_name};
 pub use remove::{extract_items, remove_items};
