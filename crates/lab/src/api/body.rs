@@ -31,12 +31,38 @@ pub(crate) fn object(call: &Call, served: &Served, validation: FieldValidation) 
         return strategy::complete(call, served, body.value, body.problems, validation);
     }
     let body = decode::read_builtin(&call.body, media, expected, validation)?;
-    body.warnings().into_iter().for_each(|warning| call.warn(warning));
+    call.warn_all(body.warnings());
     let mut object = body.value;
+    if forgets_managers(&call.body, media) {
+        object["metadata"]["managedFields"] = Value::Array(Vec::new());
+    }
     // A body that does not say what it is is taken to be what the path says.
     object["kind"] = served.kind.kind.as_str().into();
     object["apiVersion"] = served.kind.api_version().into();
     Ok(strategy::defaulted(served, object, call.now))
+}
+
+/// True when a body has an empty list of managed fields: they are to be forgotten. Typed objects have no empty
+/// lists, so that decoding loses it.
+fn forgets_managers(body: &[u8], media: Media) -> bool {
+    const NAME: &[u8] = b"managedFields";
+    let is_empty_list = |after: &[u8]| {
+        let mut rest = after.iter().filter(|byte| !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b':'));
+        rest.next() == Some(&b'[') && rest.next() == Some(&b']')
+    };
+    // Most bodies have a list that is not empty, or none, and are not read twice.
+    let suspicious = body
+        .windows(NAME.len())
+        .enumerate()
+        .any(|(place, word)| word == NAME && is_empty_list(&body[place + NAME.len()..]));
+    let parse = match media {
+        Media::Json => decode::parse_json,
+        Media::Yaml => decode::parse_yaml,
+    };
+    suspicious
+        && parse(body).is_ok_and(|parsed| {
+            parsed.value["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty)
+        })
 }
 
 /// An object of another kind than the resource's, such as a `Scale` or an `Eviction`.

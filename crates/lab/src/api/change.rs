@@ -32,7 +32,11 @@ pub(crate) enum Change<'a> {
     /// A patch is applied.
     Patch(&'a Patch),
     /// A configuration is applied by a manager.
-    Apply(&'a Value),
+    Apply {
+        configuration: &'a Value,
+        /// The patch it is, when a client sent it.
+        sent_as: Option<&'a Patch>,
+    },
     /// Something is changed, and the managed fields with it.
     Tracked(&'a (dyn Fn(Value) -> Result<Value, Status> + Send + Sync)),
     /// The server itself changes something.
@@ -102,8 +106,8 @@ impl Write<'_> {
     async fn make(&self) -> Result<Option<Outcome>, Status> {
         let anyway = self.served.creates_on_update();
         let object = match &self.change {
-            Change::Apply(configuration) if anyway || self.subresource.is_empty() => {
-                let mut object = self.applied(None, configuration)?;
+            Change::Apply { configuration, sent_as } if anyway || self.subresource.is_empty() => {
+                let mut object = self.applied(None, configuration, *sent_as)?;
                 if let Some(uid) = identity::uid_of(&object) {
                     return Err(self.conflict(&format!(
                         "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -188,10 +192,10 @@ impl Write<'_> {
                 let patched = patch.apply(self.served, old)?;
                 self.rules().reshape_patched(patched, patch, self.options.validation)?
             }
-            Change::Apply(configuration) => self.applied(Some(old), configuration)?,
+            Change::Apply { configuration, sent_as } => self.applied(Some(old), configuration, *sent_as)?,
             Change::Own(change) | Change::Tracked(change) => change(old.clone())?,
         };
-        if !matches!(self.change, Change::Apply(_) | Change::Tracked(_)) {
+        if !matches!(self.change, Change::Apply { .. } | Change::Tracked(_)) {
             self.tracked(Some(old), &mut new);
         }
         self.placed(&mut new)?;
@@ -199,11 +203,20 @@ impl Write<'_> {
     }
 
     /// What applying a configuration makes of an object, or of nothing.
-    fn applied(&self, live: Option<&Value>, configuration: &Value) -> Result<Value, Status> {
+    fn applied(
+        &self,
+        live: Option<&Value>,
+        configuration: &Value,
+        sent_as: Option<&Patch>,
+    ) -> Result<Value, Status> {
         let now = self.server.clock().now();
         let owners = ownership::Owners { served: self.served, subresource: self.subresource, now };
         let applied = owners.apply(self.options, live, configuration)?;
-        self.rules().reshape_applied(applied, configuration)
+        let object = self.rules().reshape_applied(applied, configuration)?;
+        if let Some(patch) = sent_as {
+            patch.complain_applied(self.call, self.options.validation)?;
+        }
+        Ok(object)
     }
 
     /// Records who owns what of an object that was not applied.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Call;
-use super::patch::Patch;
+use super::patch::{Form, Patch};
 use crate::admission::configurations;
 use crate::crd::{Checked, definition};
 use crate::kinds::meta::NameRule;
@@ -59,21 +59,18 @@ impl Rules<'_> {
         patch: &Patch,
         validation: FieldValidation,
     ) -> Result<Value, Status> {
-        let expected =
-            [("kind", self.served.kind.kind.clone()), ("apiVersion", self.served.kind.api_version())];
-        for (field, wanted) in &expected {
-            let found = object[*field].as_str().unwrap_or_default();
-            if found != wanted {
-                let why = format!("the {field} of an object cannot be changed from {wanted} to {found}");
-                return Err(decode::patch_refused(&object.to_string(), &why));
-            }
-        }
         if let Some(version) = self.served.custom_version() {
             let mut object = object;
             let shown = object.to_string();
-            let unknown = version.decode(&mut object, validation != FieldValidation::Ignore)?;
-            let problems: Vec<String> =
-                unknown.iter().map(|place| format!("unknown field \"{place}\"")).collect();
+            if object["kind"].as_str().is_none_or(str::is_empty) {
+                let why = format!("Object 'Kind' is missing in '{shown}'");
+                return Err(decode::patch_refused(&shown, &why));
+            }
+            let unknown = version
+                .read(&mut object, validation != FieldValidation::Ignore)
+                .map_err(|why| decode::patch_refused(&shown, &why))?;
+            let mut problems = patch.problems.clone();
+            problems.extend(unknown.iter().map(|place| format!("unknown field \"{place}\"")));
             if validation == FieldValidation::Strict && !problems.is_empty() {
                 let why = format!("strict decoding error: {}", problems.join(", "));
                 return Err(decode::patch_refused(&shown, &why));
@@ -82,17 +79,23 @@ impl Rules<'_> {
             return Ok(defaulted(self.served, object, self.call.now));
         }
         let shape = self.shape()?;
+        // An empty list of managed fields means that they are to be forgotten; typed objects have no empty lists.
+        let forgets = object["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
         let shown;
-        let by = match patch {
-            Patch::Strategic(patch) => {
-                shown = merge::go_text(patch);
-                decode::PatchedBy::Strategic(&shown)
-            }
-            _ => decode::PatchedBy::Text,
+        let by = if patch.form == Form::Strategic {
+            shown = merge::go_text(&patch.value);
+            decode::PatchedBy::Strategic(&shown)
+        } else {
+            decode::PatchedBy::Text
         };
-        let (object, warnings) = decode::read_patched(shape, object, by, Vec::new(), validation)?;
+        let problems = if validation == FieldValidation::Ignore { Vec::new() } else { patch.problems.clone() };
+        let (object, warnings) = decode::read_patched(shape, object, by, problems, validation)?;
         self.call.warn_all(warnings);
-        Ok(defaulted(self.served, object, self.call.now))
+        let mut object = defaulted(self.served, object, self.call.now);
+        if forgets {
+            object["metadata"]["managedFields"] = Value::Array(Vec::new());
+        }
+        Ok(object)
     }
 
     fn shape(&self) -> Result<TypeRef<'_>, Status> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::negotiate::{self, Output};
 use super::options::{DeleteOptions, WriteOptions};
-use super::patch::Patch;
+use super::patch::{Form, Patch};
 use super::present::Presenter;
 use super::reply::Reply;
 use super::write::{self, Change};
@@ -91,12 +91,12 @@ async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Resul
         let scale = scale_of(served, &server.read(served, &record).await?)?;
         return Ok(Reply::object(200, &presenter.view_as(&scale_kind(), scale), output));
     }
-    let kind = if call.attributes.verb == "update" { "UpdateOptions" } else { "PatchOptions" };
-    let options = WriteOptions::read(call, kind)?;
-    let wanted = if call.attributes.verb == "update" {
-        Wanted::Whole(body::other(call, &scale_kind())?)
+    let (wanted, options) = if call.attributes.verb == "update" {
+        let options = WriteOptions::read(call, "UpdateOptions")?;
+        (Wanted::Whole(body::other(call, &scale_kind())?), options)
     } else {
-        Wanted::Patch(Patch::read(call, served, &options)?)
+        let (patch, options) = Patch::read(call, served)?;
+        (Wanted::Patch(patch), options)
     };
     let scaling = Scaling { call, served, options: &options, wanted: &wanted };
     let change = |object: Value| scaling.change(object);
@@ -131,8 +131,10 @@ impl Scaling<'_> {
             merge::to_scale(&object["metadata"]["managedFields"], &paths).map_err(Status::internal)?;
         let owners = ownership::Owners { served, subresource: "scale", now: call.now };
         let scale = match self.wanted {
-            Wanted::Patch(Patch::Apply(configuration)) => {
-                owners.apply_scale(options, &current, configuration)?
+            Wanted::Patch(patch) if patch.form == Form::Apply => {
+                let scale = owners.apply_scale(options, &current, &patch.value)?;
+                patch.complain_applied(call, options.validation)?;
+                scale
             }
             Wanted::Patch(patch) => {
                 owners.update_scale(&options.manager(call), &current, patch.apply_to_scale(&current)?)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::options::WriteOptions;
-use super::patch::Patch;
+use super::patch::{Form, Patch};
 use super::present::Presenter;
 use super::reply::Reply;
 use super::strategy::Rules;
@@ -221,14 +221,12 @@ pub(crate) async fn patch_subresource(
     served: &Arc<Served>,
     subresource: &str,
 ) -> Result<Reply, Status> {
-    let options = WriteOptions::read(call, "PatchOptions")?;
-    let patch = Patch::read(call, served, &options)?;
-    match patch {
-        Patch::Apply(configuration) => {
-            finish(server, call, served, subresource, &options, Change::Apply(&configuration)).await
-        }
-        patch => finish(server, call, served, subresource, &options, Change::Patch(&patch)).await,
-    }
+    let (patch, options) = Patch::read(call, served)?;
+    let change = match patch.form {
+        Form::Apply => Change::Apply { configuration: &patch.value, sent_as: Some(&patch) },
+        _ => Change::Patch(&patch),
+    };
+    finish(server, call, served, subresource, &options, change).await
 }
 
 /// Makes the change and answers with what came of it.

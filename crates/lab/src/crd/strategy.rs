@@ -26,7 +26,12 @@ impl CustomVersion {
     /// Brings an object a client sent into shape: typed metadata, nothing unknown, no nulls where there may be
     /// none. Returns the places of the unknown fields that were dropped, when `wants_unknown` is set.
     pub fn decode(&self, object: &mut Value, wants_unknown: bool) -> Result<Vec<String>, Status> {
-        self.shape(object, Malformed::Refuse, wants_unknown).map_err(|problem| self.cannot_handle(&problem))
+        self.read(object, wants_unknown).map_err(|problem| self.cannot_handle(&problem))
+    }
+
+    /// The same as [`Self::decode`], with the sentence alone about what cannot be read.
+    pub(crate) fn read(&self, object: &mut Value, wants_unknown: bool) -> Result<Vec<String>, String> {
+        self.shape(object, Malformed::Refuse, wants_unknown)
     }
 
     /// 400 for a body that cannot be read as an object of this kind.

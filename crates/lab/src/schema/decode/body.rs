@@ -60,7 +60,7 @@ impl Body {
 }
 
 /// A problem as the warnings it becomes: those of YAML are several in one.
-fn warnings_of(problem: &str) -> Vec<String> {
+pub(crate) fn warnings_of(problem: &str) -> Vec<String> {
     match problem.strip_prefix("yaml: unmarshal errors:\n") {
         Some(lines) => lines.lines().map(|line| line.trim().to_owned()).collect(),
         None => vec![problem.to_owned()],
