@@ -27,7 +27,7 @@ pub(crate) fn object(call: &Call, served: &Served, validation: FieldValidation) 
         }
     };
     if served.custom_version().is_some() {
-        let body = decode::read_custom(&call.body, media, expected)?;
+        let body = decode::read_custom(&call.body, media, expected, validation)?;
         return strategy::complete(call, served, body.value, body.problems, validation);
     }
     let body = decode::read_builtin(&call.body, media, expected, validation)?;
@@ -66,7 +66,7 @@ fn forgets_managers(body: &[u8], media: Media) -> bool {
 }
 
 /// An object of another kind than the resource's, such as a `Scale` or an `Eviction`.
-pub(crate) fn other(call: &Call, kind: &Gvk) -> Result<Value, Status> {
+pub(crate) fn other(call: &Call, kind: &Gvk, validation: FieldValidation) -> Result<Value, Status> {
     // Clients of several generations send these; all versions look the same.
     let expected = Expected { kind, accepts: |_, _| true };
     let media = match negotiate::input(&call.headers)? {
@@ -74,7 +74,9 @@ pub(crate) fn other(call: &Call, kind: &Gvk) -> Result<Value, Status> {
         Format::Yaml => Media::Yaml,
         Format::Protobuf => return from_protobuf(call, kind),
     };
-    decode::read_builtin(&call.body, media, expected, FieldValidation::Ignore).map(|body| body.value)
+    let body = decode::read_builtin(&call.body, media, expected, validation)?;
+    call.warn_all(body.warnings());
+    Ok(body.value)
 }
 
 /// The options of a deletion, when the body has them.

@@ -127,8 +127,9 @@ impl Write<'_> {
             }
             _ => return Err(self.not_found()),
         };
+        let origin = if self.subresource.is_empty() { Origin::Update } else { Origin::UpdateOfPart };
         let created =
-            write::create_tracked(self.server, self.call, self.served, self.options, object, Origin::Update);
+            write::create_tracked(self.server, self.call, self.served, self.options, object, origin);
         match created.await {
             Err(status) if status.reason == "AlreadyExists" => Ok(None),
             created => created.map(Some),

@@ -13,6 +13,7 @@ use super::{Call, negotiate, read};
 use crate::admission::{Operation, Review};
 use crate::clock::seconds;
 use crate::registry::Served;
+use crate::schema::decode;
 use crate::server::Server;
 use crate::status::Status;
 use crate::store::{Expect, Key, Record, Refusal};
@@ -151,6 +152,9 @@ pub(crate) async fn delete(
         let step = plan(served, &object, options, server.clock().now());
         if options.dry_run {
             return Ok(match step {
+                // The real server shows what it has not filled in when it finds out late that nothing is left to
+                // wait for.
+                Step::Remove if has_finalizers(&object) => Gone::WouldBe(empty(served)),
                 Step::Remove => Gone::WouldGo(object),
                 Step::Wait => Gone::Waiting(record),
                 Step::Mark(object) | Step::MarkAndRemove(object) => Gone::WouldBe(object),
@@ -203,6 +207,24 @@ pub(crate) async fn delete(
         }
     }
     Err(Status::conflict(group, resource, &key.name, super::identity::MODIFIED))
+}
+
+fn has_finalizers(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+/// An object of a resource about which nothing is known.
+fn empty(served: &Served) -> Value {
+    let mut object = json!({});
+    if served.custom_version().is_none()
+        && let Some(shape) = served.shape()
+        && let Ok(decoded) = decode::convert(shape, json!({}))
+    {
+        object = decoded.value;
+    }
+    object["kind"] = served.kind.kind.as_str().into();
+    object["apiVersion"] = served.kind.api_version().into();
+    object
 }
 
 pub(crate) fn check_preconditions(

@@ -59,8 +59,23 @@ pub(super) fn uid_mismatch(served: &Served, key: &Key, wanted: &str, found: &str
     let place = if served.namespaced { format!("{}/{}", key.namespace, key.name) } else { key.name.clone() };
     format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{}/{place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
-        served.stored_as.resource
+        stored_under(served)
     )
+}
+
+/// Where the real server stores the objects of a resource.
+fn stored_under(served: &Served) -> String {
+    let (group, resource) = (served.stored_as.group.as_str(), served.stored_as.resource.as_str());
+    match (group, resource) {
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("", "services") => "services/specs".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{resource}"),
+        _ if served.custom_version().is_some() => format!("{group}/{resource}"),
+        _ => resource.to_owned(),
+    }
 }
 
 /// Removes what only the server sets.
@@ -72,8 +87,6 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
             "selfLink",
-            "resourceVersion",
-            "generation",
         ] {
             metadata.remove(field);
         }
@@ -82,7 +95,6 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
 
 /// Sets what only the server sets, and the name where it is to be generated.
 pub(super) fn fill_system_fields(server: &Server, object: &mut Value) {
-    wipe_system_fields(object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let base = object["metadata"]["generateName"].as_str().unwrap_or_default();
     if name.is_empty() && !base.is_empty() {

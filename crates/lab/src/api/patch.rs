@@ -5,7 +5,9 @@ use serde_json::Value;
 use super::options::WriteOptions;
 use super::{Call, negotiate};
 use crate::merge;
+use crate::names::Gvk;
 use crate::registry::{Served, Source};
+use crate::schema::TypeRef;
 use crate::schema::decode::{self, FieldValidation};
 use crate::status::Status;
 
@@ -65,8 +67,17 @@ impl Patch {
         let form = Form::of(call, served)?;
         let options = WriteOptions::read_for_patch(call, form == Form::Apply)?;
         let parsed = if form == Form::Apply {
-            decode::parse_yaml(&call.body)
-                .map_err(|why| Status::bad_request(format!("error encoding patch: {why}")))?
+            let undecodable = |why: String| Status::bad_request(format!("error decoding patch: {why}"));
+            let parsed = decode::parse_yaml(&call.body)
+                .map_err(|why| undecodable(format!("error converting YAML to JSON: {why}")))?;
+            if !parsed.value.is_object() && !parsed.value.is_null() {
+                let kind = merge::json_kind(&parsed.value);
+                let into = "Go value of type map[string]interface {}";
+                return Err(undecodable(format!(
+                    "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into {into}"
+                )));
+            }
+            parsed
         } else {
             decode::parse_json(&call.body).map_err(|_| Status::bad_request("invalid JSON patch"))?
         };
@@ -96,6 +107,31 @@ impl Patch {
                 let shape =
                     served.shape().ok_or_else(|| Status::internal("a built-in kind without a shape"))?;
                 merge::strategic_merge(shape, object, &self.value)
+            }
+        }
+    }
+
+    /// Reads what the patch made of an object of a built-in kind, which has to fit its shape. Gives the object and
+    /// the warnings about it.
+    pub(crate) fn read_result(
+        &self,
+        of: TypeRef<'_>,
+        expected: &Gvk,
+        result: Value,
+        validation: FieldValidation,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let problems = match validation {
+            FieldValidation::Ignore => Vec::new(),
+            FieldValidation::Warn | FieldValidation::Strict => self.problems.clone(),
+        };
+        match self.form {
+            Form::Strategic => {
+                let shown = merge::go_text(&self.value);
+                let by = decode::PatchedBy::Strategic(&shown);
+                decode::read_patched(of, expected, result, by, problems, validation)
+            }
+            Form::Json | Form::Merge | Form::Apply => {
+                decode::read_patched(of, expected, result, decode::PatchedBy::Text, problems, validation)
             }
         }
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Call;
-use super::patch::{Form, Patch};
+use super::patch::Patch;
 use crate::admission::configurations;
 use crate::crd::{Checked, definition};
 use crate::kinds::meta::NameRule;
@@ -30,7 +30,8 @@ impl Rules<'_> {
     pub(crate) fn context(&self) -> WriteContext<'_> {
         WriteContext {
             kind: &self.served.kind,
-            subresource: self.subresource,
+            // Whoever scales an object writes the object itself.
+            subresource: if self.subresource == "scale" { "" } else { self.subresource },
             now: self.server.clock().now(),
             user: &self.call.attributes.user,
             namespace: &self.call.attributes.namespace,
@@ -62,10 +63,7 @@ impl Rules<'_> {
         if let Some(version) = self.served.custom_version() {
             let mut object = object;
             let shown = object.to_string();
-            if object["kind"].as_str().is_none_or(str::is_empty) {
-                let why = format!("Object 'Kind' is missing in '{shown}'");
-                return Err(decode::patch_refused(&shown, &why));
-            }
+            decode::check_named(&shown).map_err(|why| decode::patch_refused(&shown, &why))?;
             let unknown = version
                 .read(&mut object, validation != FieldValidation::Ignore)
                 .map_err(|why| decode::patch_refused(&shown, &why))?;
@@ -81,15 +79,7 @@ impl Rules<'_> {
         let shape = self.shape()?;
         // An empty list of managed fields means that they are to be forgotten; typed objects have no empty lists.
         let forgets = object["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
-        let shown;
-        let by = if patch.form == Form::Strategic {
-            shown = merge::go_text(&patch.value);
-            decode::PatchedBy::Strategic(&shown)
-        } else {
-            decode::PatchedBy::Text
-        };
-        let problems = if validation == FieldValidation::Ignore { Vec::new() } else { patch.problems.clone() };
-        let (object, warnings) = decode::read_patched(shape, object, by, problems, validation)?;
+        let (object, warnings) = patch.read_result(shape, &self.served.kind, object, validation)?;
         self.call.warn_all(warnings);
         let mut object = defaulted(self.served, object, self.call.now);
         if forgets {
@@ -158,6 +148,7 @@ impl Rules<'_> {
                 self.call.warn_all(kinds::warnings_on_create(&context, object));
             }
             Some(version) => {
+                self.refuse_unnamed(object)?;
                 let metadata =
                     kinds::meta::validate(&object["metadata"], self.served.namespaced, NameRule::Subdomain);
                 self.refuse_checked(object, version.validate_create(object, metadata))?;
@@ -190,6 +181,7 @@ impl Rules<'_> {
                 self.call.warn_all(kinds::warnings_on_update(&context, old, new));
             }
             Some(version) => {
+                self.refuse_unnamed(new)?;
                 let mut metadata =
                     kinds::meta::validate(&new["metadata"], self.served.namespaced, NameRule::Subdomain);
                 metadata.extend(kinds::meta::validate_update(&new["metadata"], &old["metadata"]));
@@ -202,6 +194,17 @@ impl Rules<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a custom resource that does not say of which version it is: the real server takes it for a fault of
+    /// its own.
+    fn refuse_unnamed(&self, object: &Value) -> Result<(), Status> {
+        match object["apiVersion"].as_str() {
+            None | Some("") => {
+                Err(Status::internal("Object 'apiVersion' is missing in 'object has no apiVersion field'"))
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     fn refuse_checked(&self, object: &Value, checked: Checked) -> Result<(), Status> {

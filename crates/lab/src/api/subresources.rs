@@ -10,7 +10,7 @@ use super::patch::{Form, Patch};
 use super::present::Presenter;
 use super::reply::Reply;
 use super::write::{self, Change};
-use super::{Call, body, delete, not_allowed, ownership, read, unknown_resource};
+use super::{Call, body, delete, identity, not_allowed, ownership, read, unknown_resource};
 use crate::admission::eviction;
 use crate::admission::{Operation, Review};
 use crate::auth;
@@ -21,6 +21,7 @@ use crate::merge;
 use crate::names::{GroupResource, Gvk};
 use crate::reader::Reader as _;
 use crate::registry::Served;
+use crate::schema::builtin;
 use crate::schema::decode::FieldValidation;
 use crate::server::{Server, Stored};
 use crate::status::{FieldProblem, Problem, Status};
@@ -93,7 +94,10 @@ async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Resul
     }
     let (wanted, options) = if call.attributes.verb == "update" {
         let options = WriteOptions::read(call, "UpdateOptions")?;
-        (Wanted::Whole(body::other(call, &scale_kind())?), options)
+        let mut scale = body::other(call, &scale_kind(), options.validation)?;
+        identity::same_namespace(call, served, &mut scale)?;
+        identity::same_name(&scale, &call.key(served))?;
+        (Wanted::Whole(scale), options)
     } else {
         let (patch, options) = Patch::read(call, served)?;
         (Wanted::Patch(patch), options)
@@ -119,6 +123,15 @@ struct Scaling<'a> {
 }
 
 impl Scaling<'_> {
+    /// Brings what a patch made into the form of a scale.
+    fn reshaped(&self, patch: &Patch, scale: Value) -> Result<Value, Status> {
+        let shape =
+            builtin::kind_of(&scale_kind()).ok_or_else(|| Status::internal("a kind without a shape"))?;
+        let (scale, warnings) = patch.read_result(shape, &scale_kind(), scale, self.options.validation)?;
+        self.call.warn_all(warnings);
+        Ok(scale)
+    }
+
     /// The object with the number of replicas that is wanted, and its owners.
     fn change(&self, object: Value) -> Result<Value, Status> {
         let Self { call, served, options, .. } = *self;
@@ -137,10 +150,23 @@ impl Scaling<'_> {
                 scale
             }
             Wanted::Patch(patch) => {
-                owners.update_scale(&options.manager(call), &current, patch.apply_to_scale(&current)?)
+                let patched = self.reshaped(patch, patch.apply_to_scale(&current)?)?;
+                owners.update_scale(&options.manager(call), &current, patched)
             }
-            Wanted::Whole(scale) => owners.update_scale(&options.manager(call), &current, scale.clone()),
+            Wanted::Whole(scale) => {
+                let found = identity::uid_of(&object).unwrap_or_default();
+                if let Some(uid) = identity::uid_of(scale).filter(|uid| *uid != found) {
+                    let key = call.key(served);
+                    let why = identity::uid_mismatch(served, &key, uid, found);
+                    let (group, resource) = (&served.resource.group, &served.resource.resource);
+                    return Err(Status::conflict(group, resource, &key.name, &why));
+                }
+                owners.update_scale(&options.manager(call), &current, scale.clone())
+            }
         };
+        let mut scale = scale;
+        identity::same_namespace(call, served, &mut scale)?;
+        identity::same_name(&scale, &call.key(served))?;
         let entries = merge::from_scale(
             &object["metadata"]["managedFields"],
             &scale["metadata"]["managedFields"],
@@ -202,7 +228,7 @@ pub(crate) fn apply_scale(served: &Served, object: Value, scale: &Value) -> Resu
 async fn evict(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
     let output = negotiate::output_of_answer(call)?;
     let kind = Gvk::new("policy", "v1", "Eviction");
-    let object = body::other(call, &kind)?;
+    let object = body::other(call, &kind, FieldValidation::Ignore)?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if name != call.attributes.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
@@ -289,7 +315,7 @@ async fn try_evict(
 pub(crate) async fn bind(server: &Arc<Server>, call: &Call, name: Option<&str>) -> Result<Reply, Status> {
     let output = negotiate::output_of_answer(call)?;
     let options = WriteOptions::read(call, "CreateOptions")?;
-    let binding = body::other(call, &Gvk::new("", "v1", "Binding"))?;
+    let binding = body::other(call, &Gvk::new("", "v1", "Binding"), options.validation)?;
     let name = match name {
         Some(name) => name.to_owned(),
         None => binding["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
@@ -370,7 +396,7 @@ pub(crate) async fn bind(server: &Arc<Server>, call: &Call, name: Option<&str>) 
 async fn token(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
     let output = negotiate::output_of_answer(call)?;
     let kind = Gvk::new("authentication.k8s.io", "v1", "TokenRequest");
-    let request = body::other(call, &kind)?;
+    let request = body::other(call, &kind, FieldValidation::Ignore)?;
     let (now, reader) = (server.clock().now(), Stored(Arc::clone(server.store())));
     let (namespace, name) = (&call.attributes.namespace, &call.attributes.name);
     let prepared = server.tokens().prepare_token(&reader, namespace, name, &request, now)?;

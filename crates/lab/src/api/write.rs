@@ -38,6 +38,8 @@ pub(super) enum Origin {
     Create,
     /// Something that is not there was updated or applied, which takes the right to create it as well.
     Update,
+    /// The same with a part of something that is not there.
+    UpdateOfPart,
 }
 
 /// `POST` to a collection.
@@ -71,10 +73,6 @@ pub(crate) async fn create_object(
     options: &WriteOptions,
     mut object: Value,
 ) -> Result<Outcome, Status> {
-    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    if !version.is_empty() && version != "0" {
-        return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
-    }
     identity::wipe_system_fields(&mut object);
     identity::same_namespace(call, served, &mut object)?;
     identity::dedup_owners(call, &mut object, false);
@@ -141,15 +139,23 @@ impl Creation<'_> {
     /// Creates the object, under a new name where one is to be generated.
     async fn attempt(&self, attributes: &Attributes, mut object: Value) -> Result<Outcome, Status> {
         let Self { server, call, served, options, .. } = *self;
+        if self.origin != Origin::Create {
+            identity::wipe_system_fields(&mut object);
+        }
         identity::fill_system_fields(server, &mut object);
         let rules = Rules { server, call, served, subresource: "" };
         server.authorizer().check_escalation(&call.attributes, &object, None)?;
-        // Held until the object is written, so that nobody else is given the same address.
-        let _allocation =
-            server.allocate(served, &rules.context(), None, &mut object, options.dry_run).await?;
+        // Held until the object is written, so that nobody else is given the same address. Whoever makes a service
+        // by its status gets one without an address.
+        let _allocation = match self.origin {
+            Origin::UpdateOfPart => None,
+            Origin::Create | Origin::Update => {
+                server.allocate(served, &rules.context(), None, &mut object, options.dry_run).await?
+            }
+        };
         rules.prepare_create(&mut object);
         rules.check_create(&object)?;
-        if self.origin == Origin::Update {
+        if self.origin != Origin::Create {
             may_create(server, call)?;
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -173,6 +179,9 @@ impl Creation<'_> {
                 Some(record) => Err(self.exists(&name, Some(&record))),
                 None => Ok(Outcome::Shown(strategy::as_read(served, object))),
             };
+        }
+        if self.origin == Origin::Create && identity::version_of(&object).is_ok_and(|version| version != 0) {
+            return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         let draft = server.draft(served, object).await?;
         match server.store().put(&served.stored_as, &key, Expect::Absent, draft) {

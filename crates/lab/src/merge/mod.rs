@@ -32,6 +32,7 @@ pub use compare::{Changes, compare};
 pub use context::{Context, Versions};
 pub use element::{Element, Scalar, equal_values};
 pub use field_set::to_field_set;
+pub(crate) use json::json_kind;
 pub use json::{json_merge, json_patch, json_patch_unknown_fields};
 pub use last_applied::{kind_text, named};
 pub use managed::check_entries;

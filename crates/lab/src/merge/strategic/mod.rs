@@ -165,6 +165,7 @@ fn list_of<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
 fn unknown_directive(directive: &Value, patch: &Object) -> Failure {
     let shown = match directive {
         Value::String(text) => text.clone(),
+        Value::Null => go::type_text(directive).to_owned(),
         other => format!("%!s({}={})", go::type_name(other), go::verb(other)),
     };
     Failure::Other(format!("unknown patch type: {shown} in map: {}", go::verb(&Value::Object(patch.clone()))))

@@ -27,7 +27,7 @@ pub use self::body::{
 };
 pub(crate) use self::body::warnings_of;
 pub use self::normal::normalise;
-pub use self::patched::{PatchedBy, patch_refused, read_patched};
+pub use self::patched::{PatchedBy, check_named, patch_refused, read_patched};
 use self::typed::Decoder;
 use super::TypeRef;
 
