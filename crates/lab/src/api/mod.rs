@@ -18,6 +18,7 @@ pub(crate) mod subresources;
 pub(crate) mod watch;
 pub(crate) mod write;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -54,6 +55,8 @@ pub(crate) struct Call {
     pub(crate) trouble: Trouble,
     /// True when admission has seen it already.
     pub(crate) admitted: bool,
+    /// True when the labels of a template were sent empty rather than left out, which messages tell apart.
+    pub(crate) bare_template: AtomicBool,
     /// What the client is warned about.
     pub(crate) warnings: Mutex<Vec<String>>,
 }

@@ -1,9 +1,11 @@
 //! The rules of a kind, whether it is built in or defined by a custom resource definition.
 
+use std::sync::atomic::Ordering;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Call;
+use super::{Call, body};
 use super::patch::Patch;
 use crate::admission::configurations;
 use crate::crd::{Checked, definition};
@@ -14,7 +16,7 @@ use crate::registry::Served;
 use crate::schema::TypeRef;
 use crate::schema::decode::{self, FieldValidation};
 use crate::server::Server;
-use crate::status::{FieldProblem, Status};
+use crate::status::{FieldProblem, Problem, Status};
 use crate::store::leaves_gaps;
 
 /// The rules that hold for one call.
@@ -44,6 +46,7 @@ impl Rules<'_> {
         if self.served.custom_version().is_some() {
             return Ok(defaulted(self.served, object, self.call.now));
         }
+        self.note_hollow(&object);
         let decoded = decode::convert(self.shape()?, object).map_err(|why| {
             let kind = merge::kind_text(&self.served.kind.api_version(), &self.served.kind.kind);
             let named = merge::named(configuration);
@@ -77,6 +80,7 @@ impl Rules<'_> {
             return Ok(defaulted(self.served, object, self.call.now));
         }
         let shape = self.shape()?;
+        self.note_hollow(&object);
         // An empty list of managed fields means that they are to be forgotten; typed objects have no empty lists.
         let forgets = object["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
         let (object, warnings) = patch.read_result(shape, &self.served.kind, object, validation)?;
@@ -196,6 +200,24 @@ impl Rules<'_> {
         Ok(())
     }
 
+    /// Problems that show labels as they were sent: empty, where they were empty.
+    fn as_sent(&self, mut problems: Vec<FieldProblem>) -> Vec<FieldProblem> {
+        if self.call.bare_template.load(Ordering::Relaxed) {
+            for problem in problems.iter_mut().filter(|problem| problem.field == "spec.template.metadata.labels") {
+                if let Problem::Invalid(shown @ Value::Null, _) = &mut problem.kind {
+                    *shown = Value::Object(serde_json::Map::new());
+                }
+            }
+        }
+        problems
+    }
+
+    /// Notes what of an object will be lost once it has the form of its kind.
+    fn note_hollow(&self, object: &Value) {
+        let bare = object.pointer(body::TEMPLATE_LABELS).is_some_and(body::is_hollow);
+        self.call.bare_template.store(bare, Ordering::Relaxed);
+    }
+
     /// Refuses a custom resource that does not say of which version it is: the real server takes it for a fault of
     /// its own.
     fn refuse_unnamed(&self, object: &Value) -> Result<(), Status> {
@@ -217,6 +239,7 @@ impl Rules<'_> {
         if problems.is_empty() {
             return Ok(());
         }
+        let problems = self.as_sent(problems);
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         // The kind is told as the object says it, which may be what is wrong with it.
         let kind = object["kind"].as_str().unwrap_or(&self.served.kind.kind);
