@@ -435,11 +435,6 @@ impl Served {
         }
     }
 
-    /// True when a `PUT` of this subresource sends the object itself.
-    pub(crate) fn has_own_body(subresource: &str) -> bool {
-        !matches!(subresource, "scale" | "eviction" | "binding" | "token")
-    }
-
     /// True when objects may gain defaults on reading.
     fn defaults_on_read(&self) -> bool {
         self.custom_version().is_some()
@@ -447,7 +442,8 @@ impl Served {
 
     /// True when the stored bytes are the object in this version.
     pub(crate) fn shows_as_stored(&self, record: &Record) -> bool {
-        self.kind == self.storage_kind && (record.version > self.since || !self.defaults_on_read())
+        self.kind == self.storage_kind
+            && (!self.defaults_on_read() || (record.version > self.since && !record.index.gaps))
     }
 
     /// True when only `apiVersion` tells this version from the stored one.
@@ -455,7 +451,10 @@ impl Served {
         match &self.source {
             Source::Builtin(_) => false,
             Source::Custom(kind, _) => {
-                kind.conversion == Conversion::None && self.looks_as_stored && record.version > self.since
+                kind.conversion == Conversion::None
+                    && self.looks_as_stored
+                    && record.version > self.since
+                    && !record.index.gaps
             }
         }
     }

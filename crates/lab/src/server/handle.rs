@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -70,6 +71,7 @@ impl Call {
             body: Bytes::new(),
             trouble: Trouble::default(),
             admitted: false,
+            bare_template: AtomicBool::default(),
             warnings: Mutex::default(),
         }
     }
@@ -94,6 +96,7 @@ where
         body: Bytes::new(),
         trouble: Trouble::default(),
         admitted: false,
+        bare_template: AtomicBool::default(),
         warnings: Mutex::default(),
     };
     // A failure is told in JSON when the client accepts nothing we have.
