@@ -11,6 +11,7 @@ use http_body::Body as HttpBody;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::reply::Body;
@@ -58,10 +59,16 @@ where
     }
 }
 
-/// Accepts connections until the task is dropped.
+/// Accepts connections until the task is dropped, and with it all of them.
 pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor) {
+    let mut connections = JoinSet::new();
     loop {
-        let (stream, from) = match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            // Only forgets the ones that are over.
+            Some(_) = connections.join_next() => continue,
+        };
+        let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Too many open files and the like: others may finish meanwhile.
@@ -71,7 +78,7 @@ pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener, tls: TlsA
             }
         };
         let (server, tls) = (Arc::clone(&server), tls.clone());
-        tokio::spawn(async move {
+        connections.spawn(async move {
             if let Err(error) = connection(server, stream, tls, from).await {
                 tracing::debug!(%error, %from, "a connection ended");
             }

@@ -13,17 +13,20 @@ mod servers;
 #[allow(dead_code, reason = "each test target uses its own part")]
 mod support;
 
+mod go;
 mod kube_rs;
 mod kubectl;
 mod python;
+mod tools;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use context::Run;
 use servers::Server;
+use tools::Tool;
 
 /// Clients mostly wait for the server and for each other; but each is a process of its own.
 const THREADS: usize = 6;
@@ -32,8 +35,8 @@ const THREADS: usize = 6;
 struct Suite {
     /// File, name, and what to run.
     scenarios: Vec<(&'static str, &'static str, Run)>,
-    /// Why none of them can run here.
-    missing: Option<String>,
+    /// What they run, looked for or made when the first of them needs it.
+    tool: fn() -> &'static Tool,
 }
 
 fn main() -> ExitCode {
@@ -48,16 +51,14 @@ fn main() -> ExitCode {
     };
     servers::keep_panics();
     let mut trials = Vec::new();
-    for suite in [kubectl::suite(), kube_rs::suite(), python::suite()] {
-        if let Some(why) = &suite.missing {
-            eprintln!("skipped: {why}");
-        }
+    for suite in [kubectl::suite(), kube_rs::suite(), python::suite(), go::suite()] {
         for server in &servers {
             trials.extend(trials_of(server, &suite));
         }
     }
     if servers.iter().any(|server| server.name() == "lab") {
         trials.extend(kube_rs::in_process());
+        trials.push(go::restart());
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     // The servers end here, and not after the exit, so that they can remove their files.
@@ -69,12 +70,20 @@ fn main() -> ExitCode {
 fn trials_of(server: &Arc<Server>, suite: &Suite) -> Vec<Trial> {
     let trial = |(file, name, run): &(&'static str, &'static str, Run)| {
         let server = Arc::clone(server);
-        let run = *run;
+        let (run, tool) = (*run, suite.tool);
         let about = format!("{file}-{name}");
-        Trial::test(format!("{}::{file}::{name}", server.name()), move || {
-            server.run(&about, run).map_err(|failure| Failed::from(failure.to_string()))
+        Trial::ignorable_test(format!("{}::{file}::{name}", server.name()), move || {
+            with(tool(), || server.run(&about, run))
         })
-        .with_ignored_flag(suite.missing.is_some())
     };
     suite.scenarios.iter().map(trial).collect()
+}
+
+/// Runs something that needs a tool, or tells why the tool is not here.
+fn with(tool: &Tool, run: impl FnOnce() -> support::Result) -> Result<Completion, Failed> {
+    match tool {
+        Tool::Here(_) => run().map(|()| Completion::Completed).map_err(|failure| failure.to_string().into()),
+        Tool::Missing(why) => Ok(Completion::ignored_with(why)),
+        Tool::Broken(why) => Err(why.into()),
+    }
 }

@@ -355,18 +355,34 @@ def leader_election(client, world):
 
     import threading
 
-    led = threading.Event()
+    led, enough, stopped = threading.Event(), threading.Event(), threading.Event()
+
+    def lead():
+        led.set()
+        enough.wait(60)
+        # The one way out that this client offers.
+        raise RuntimeError("enough")
+
     # The lock reads its configuration by itself.
     from kubernetes import config
 
     config.load_kube_config(config_file=sys.argv[1])
     lock = LeaseLock("leader", world.namespace, "one")
-    settings = electionconfig.Config(lock, lease_duration=15, renew_deadline=10, retry_period=2,
-                                     onstarted_leading=led.set, onstopped_leading=None)
-    threading.Thread(target=leaderelection.LeaderElection(settings).run, daemon=True).start()
-    assert led.wait(60), "nobody leads"
-    lease = client.CoordinationV1Api(world.api_client).read_namespaced_lease("leader", world.namespace)
-    assert lease.spec.holder_identity == "one"
+    settings = electionconfig.Config(lock, lease_duration=4, renew_deadline=3, retry_period=1,
+                                     onstarted_leading=lead, onstopped_leading=stopped.set)
+    candidate = threading.Thread(target=leaderelection.LeaderElection(settings).run)
+    candidate.start()
+    leases = client.CoordinationV1Api(world.api_client)
+    try:
+        assert led.wait(60), "nobody leads"
+        lease = leases.read_namespaced_lease("leader", world.namespace)
+        assert lease.spec.holder_identity == "one"
+        until("the lease is renewed", lambda: leases.read_namespaced_lease(
+            "leader", world.namespace).spec.renew_time > lease.spec.renew_time)
+    finally:
+        enough.set()
+    candidate.join(60)
+    assert stopped.is_set(), "the leader does not step down"
 
 
 @scenario

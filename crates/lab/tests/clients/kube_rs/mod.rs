@@ -22,6 +22,7 @@ use trellis_lab::{Lab, Options};
 use crate::Suite;
 use crate::context::{Cx, Run};
 use crate::support::Result;
+use crate::tools;
 
 /// How long something that has to happen may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -58,7 +59,7 @@ fn all() -> Vec<(&'static str, Run, Scenario)> {
 /// All scenarios, over TLS.
 pub(crate) fn suite() -> Suite {
     let scenarios = all().into_iter().map(|(name, run, _)| ("kube_rs", name, run)).collect();
-    Suite { scenarios, missing: None }
+    Suite { scenarios, tool: || &tools::BUILT_IN }
 }
 
 /// All scenarios in this process, each with a lab of its own.

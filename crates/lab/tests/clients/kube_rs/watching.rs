@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::wait::{await_condition, conditions};
-use kube::runtime::{WatchStreamExt as _, metadata_watcher, watcher};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::time::timeout;
@@ -79,8 +80,9 @@ async fn streams_the_list(world: World) -> Result {
 async fn metadata_is_enough(world: World) -> Result {
     let maps: Api<ConfigMap> = world.api();
     maps.create(&PostParams::default(), &config_map("a", "1")).await?;
+    let partial: Api<PartialObjectMeta<ConfigMap>> = world.api();
     let config = watcher::Config::default().fields("metadata.name=a");
-    let mut objects = std::pin::pin!(metadata_watcher(maps.clone(), config).applied_objects());
+    let mut objects = std::pin::pin!(watcher(partial, config).applied_objects());
     let first = timeout(PATIENCE, objects.try_next()).await??.ok_or("ended")?;
     assert_eq!(first.name_any(), "a");
     maps.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}})))

@@ -20,13 +20,28 @@ super::scenarios![
 
 async fn explain(k: Kubectl) -> Result {
     let text = k.ok("explain pods").await?;
-    assert!(
-        text.starts_with(
-            "KIND:       Pod\nVERSION:    v1\n\nDESCRIPTION:\n    Pod is a collection of containers"
-        ),
-        "{text}"
-    );
-    assert!(text.contains("  spec\t<PodSpec>\n"), "{text}");
+    assert!(text.starts_with("KIND:       Pod\nVERSION:    v1\n\nDESCRIPTION:\n"), "{text}");
+    for field in ["apiVersion\t<string>", "metadata\t<ObjectMeta>", "spec\t<PodSpec>", "status\t<PodStatus>"]
+    {
+        assert!(text.contains(&format!("\n  {field}\n")), "{field}: {text}");
+    }
+    let text = k.ok("explain pod.spec").await?;
+    assert!(text.starts_with("KIND:       Pod\nVERSION:    v1\n\nFIELD: spec <PodSpec>\n"), "{text}");
+    for field in [
+        "activeDeadlineSeconds\t<integer>",
+        "affinity\t<Affinity>",
+        "automountServiceAccountToken\t<boolean>",
+        "containers\t<[]Container> -required-",
+        "imagePullSecrets\t<[]LocalObjectReference>",
+        "nodeSelector\t<map[string]string>",
+        "overhead\t<map[string]Quantity>",
+        "restartPolicy\t<string>",
+        "securityContext\t<PodSecurityContext>",
+        "topologySpreadConstraints\t<[]TopologySpreadConstraint>",
+        "volumes\t<[]Volume>",
+    ] {
+        assert!(text.contains(&format!("\n  {field}\n")), "{field}: {text}");
+    }
     let text = k.ok("explain deployment.spec.template.spec.containers.image").await?;
     assert!(
         text.starts_with(
@@ -36,6 +51,10 @@ async fn explain(k: Kubectl) -> Result {
     );
     let text = k.ok("explain pod.spec.restartPolicy").await?;
     assert!(text.contains("ENUM:\n    Always\n    Never\n    OnFailure\n"), "{text}");
+    let text = k.ok("explain deployment.spec.strategy.rollingUpdate.maxSurge").await?;
+    assert!(text.contains("FIELD: maxSurge <IntOrString>\n"), "{text}");
+    let text = k.ok("explain pod.metadata.creationTimestamp").await?;
+    assert!(text.contains("FIELD: creationTimestamp <string>\n"), "{text}");
     let text = k.ok("explain hpa --api-version=autoscaling/v1").await?;
     assert!(text.contains("VERSION:    v1\n"), "{text}");
     let text = k.ok("explain pod.spec.containers").await?;

@@ -12,8 +12,10 @@ mod patch;
 mod wait;
 mod workloads;
 
-use std::path::PathBuf;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -24,7 +26,10 @@ use tokio::time::timeout;
 use crate::Suite;
 use crate::context::{Cx, Run};
 use crate::support::{Result, parts};
+use crate::tools::Tool;
 
+/// The minor versions of kubectl that Kubernetes supports with a server of 1.37.
+const SUPPORTED: RangeInclusive<u32> = 36..=38;
 /// How long one command may take.
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -60,14 +65,33 @@ pub(crate) fn suite() -> Suite {
         .into_iter()
         .flat_map(|(file, all)| all.into_iter().map(move |(name, run)| (file, name, run)))
         .collect();
-    let missing = program().err().map(|failure| format!("kubectl is not here: {failure}"));
-    Suite { scenarios, missing }
+    Suite { scenarios, tool }
 }
 
-/// Where kubectl is.
-fn program() -> Result<PathBuf> {
-    let program = parts::find()?.join("kubectl");
-    if program.is_file() { Ok(program) } else { Err(format!("{} is missing", program.display()).into()) }
+/// The kubectl of the real parts, or one of the machine that is made for such a server.
+fn tool() -> &'static Tool {
+    static TOOL: OnceLock<Tool> = OnceLock::new();
+    TOOL.get_or_init(|| {
+        let built = parts::find().map(|parts| parts.join("kubectl")).ok().filter(|program| program.is_file());
+        let program = built.unwrap_or_else(|| PathBuf::from("kubectl"));
+        match minor_version(&program) {
+            Ok(minor) if SUPPORTED.contains(&minor) => Tool::Here(program),
+            Ok(minor) => Tool::missing(format!(
+                "kubectl here is 1.{minor}, too far from the server's 1.37: run `cargo xtask real-parts`"
+            )),
+            Err(failure) => {
+                Tool::missing(format!("kubectl is not here: run `cargo xtask real-parts` ({failure})"))
+            }
+        }
+    })
+}
+
+fn minor_version(program: &Path) -> Result<u32> {
+    let output = std::process::Command::new(program).args(["version", "--client", "-o", "json"]).output()?;
+    let said: Value = serde_json::from_slice(&output.stdout)?;
+    let minor = said["clientVersion"]["minor"].as_str().unwrap_or_default();
+    // Some vendors mark their builds, such as `37+`.
+    Ok(minor.trim_end_matches('+').parse()?)
 }
 
 /// kubectl for one scenario: its namespace is the default, and its home is its own.
@@ -95,7 +119,7 @@ struct Running {
 impl Kubectl {
     fn new(cx: Cx) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("trellis-kubectl-").tempdir()?;
-        Ok(Self { cx, program: program()?, home })
+        Ok(Self { cx, program: tool().path()?.to_owned(), home })
     }
 
     fn command(&self, line: &str) -> Command {
