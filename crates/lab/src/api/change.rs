@@ -86,12 +86,7 @@ struct Write<'a> {
 
 impl Write<'_> {
     fn rules(&self) -> Rules<'_> {
-        Rules {
-            server: self.server,
-            call: self.call,
-            served: self.served,
-            subresource: self.subresource,
-        }
+        Rules { server: self.server, call: self.call, served: self.served, subresource: self.subresource }
     }
 
     fn not_found(&self) -> Status {
@@ -162,7 +157,7 @@ impl Write<'_> {
         let version = identity::check_version(served, &self.key, &old, &new)?;
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         // Held until the object is written, so that nobody else is given the same address.
-        let _allocation = server
+        let allocation = server
             .allocate(served, &self.rules().context(), Some(&old), &mut new, self.options.dry_run)
             .await?;
         self.check(&old, &mut new)?;
@@ -176,7 +171,11 @@ impl Write<'_> {
             return self.end(record, &old, new).await;
         }
         let conditional = matches!((version, &self.change), (Version::Same, Change::Replace(_)));
-        self.put(record, &old, new, conditional).await
+        let outcome = self.put(record, &old, new, conditional).await?;
+        if let (Some(allocation), Some(Outcome::Stored(record))) = (allocation, &outcome) {
+            allocation.written(server, record).await?;
+        }
+        Ok(outcome)
     }
 
     /// The object as the change wants it, with its owners.

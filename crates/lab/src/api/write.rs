@@ -147,7 +147,7 @@ impl Creation<'_> {
         server.authorizer().check_escalation(&call.attributes, &object, None)?;
         // Held until the object is written, so that nobody else is given the same address. Whoever makes a service
         // by its status gets one without an address.
-        let _allocation = match self.origin {
+        let allocation = match self.origin {
             Origin::UpdateOfPart => None,
             Origin::Create | Origin::Update => {
                 server.allocate(served, &rules.context(), None, &mut object, options.dry_run).await?
@@ -187,6 +187,9 @@ impl Creation<'_> {
         match server.store().put(&served.stored_as, &key, Expect::Absent, draft) {
             Ok(record) => {
                 server.settled(record.version).await?;
+                if let Some(allocation) = allocation {
+                    allocation.written(server, &record).await?;
+                }
                 Ok(Outcome::Stored(record))
             }
             Err(_) => Err(self.exists(&name, server.store().get(&served.stored_as, &key).as_deref())),
@@ -256,4 +259,3 @@ pub(crate) async fn finish(
     };
     Ok(read::answer(if created { 201 } else { 200 }, answer, output))
 }
-

@@ -57,7 +57,7 @@ pub(crate) struct Server {
     openapi: OpenApi,
     flows: flow::Flows,
     /// Held while an address or a port is chosen and written.
-    allocation: Arc<tokio::sync::Mutex<()>>,
+    allocation: Arc<tokio::sync::Mutex<services::TakenByServices>>,
     /// What is known about other servers.
     remote: aggregate::Remote,
 }
