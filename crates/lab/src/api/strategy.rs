@@ -166,7 +166,8 @@ impl Rules<'_> {
         let context = self.context();
         match self.served.custom_version() {
             None if self.served.is_definition() => {
-                let mut problems = kinds::meta::validate_update(&new["metadata"], &old["metadata"]);
+                let mut problems = self.metadata_problems(old, new);
+                problems.extend(kinds::meta::validate_update(&new["metadata"], &old["metadata"]));
                 let status = self.subresource == "status";
                 problems.extend(if status {
                     definition::validate_status(new)
@@ -186,18 +187,26 @@ impl Rules<'_> {
             }
             Some(version) => {
                 self.refuse_unnamed(new)?;
-                let mut metadata =
-                    kinds::meta::validate(&new["metadata"], self.served.namespaced, NameRule::Subdomain);
-                metadata.extend(kinds::meta::validate_update(&new["metadata"], &old["metadata"]));
-                let checked = if self.subresource == "status" {
+                let metadata = kinds::meta::validate_update(&new["metadata"], &old["metadata"]);
+                let mut checked = if self.subresource == "status" {
                     version.validate_status_update(new, old, metadata)
                 } else {
                     version.validate_update(new, old, metadata)
                 };
+                // The real server looks twice: before it asks the kind, and as a part of what the kind says.
+                checked.problems.splice(0..0, self.metadata_problems(old, new));
                 self.refuse_checked(new, checked)?;
             }
         }
         Ok(())
+    }
+
+    /// What is wrong with the metadata of a change, of whatever kind.
+    fn metadata_problems(&self, old: &Value, new: &Value) -> Vec<FieldProblem> {
+        let mut problems =
+            kinds::meta::validate(&new["metadata"], self.served.namespaced, NameRule::Subdomain);
+        problems.extend(kinds::meta::validate_update(&new["metadata"], &old["metadata"]));
+        problems
     }
 
     /// Problems that show labels as they were sent: empty, where they were empty.
