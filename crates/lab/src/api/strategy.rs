@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Call, body};
-use super::patch::Patch;
+use super::patch::Patched;
 use crate::admission::configurations;
 use crate::crd::{Checked, definition};
 use crate::kinds::meta::NameRule;
@@ -59,18 +59,17 @@ impl Rules<'_> {
     /// Brings what a patch made into the form of the kind. What does not fit is the patch's fault.
     pub(crate) fn reshape_patched(
         &self,
-        object: Value,
-        patch: &Patch,
+        patched: Patched<'_>,
         validation: FieldValidation,
     ) -> Result<Value, Status> {
         if let Some(version) = self.served.custom_version() {
-            let mut object = object;
+            let mut object = patched.result;
             let shown = object.to_string();
             decode::check_named(&shown).map_err(|why| decode::patch_refused(&shown, &why))?;
             let unknown = version
                 .read(&mut object, validation != FieldValidation::Ignore)
                 .map_err(|why| decode::patch_refused(&shown, &why))?;
-            let mut problems = patch.problems.clone();
+            let mut problems = patched.problems.to_vec();
             problems.extend(unknown.iter().map(|place| format!("unknown field \"{place}\"")));
             if validation == FieldValidation::Strict && !problems.is_empty() {
                 let why = format!("strict decoding error: {}", problems.join(", "));
@@ -80,10 +79,10 @@ impl Rules<'_> {
             return Ok(defaulted(self.served, object, self.call.now));
         }
         let shape = self.shape()?;
-        self.note_hollow(&object);
+        self.note_hollow(&patched.result);
         // An empty list of managed fields means that they are to be forgotten; typed objects have no empty lists.
-        let forgets = object["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
-        let (object, warnings) = patch.read_result(shape, &self.served.kind, object, validation)?;
+        let forgets = patched.result["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
+        let (object, warnings) = patched.read(shape, &self.served.kind, validation)?;
         self.call.warn_all(warnings);
         let mut object = defaulted(self.served, object, self.call.now);
         if forgets {

@@ -23,6 +23,7 @@ mod crd_schema;
 mod crd_values;
 mod crd_versions;
 mod create;
+mod custom_writes;
 mod delete;
 mod discovery;
 mod encodings;
@@ -48,6 +49,7 @@ mod tables;
 mod update;
 mod watch;
 mod webhooks;
+mod writes;
 
 /// Collects the scenarios of files under the files' names.
 macro_rules! files {
@@ -70,6 +72,7 @@ pub(crate) fn all() -> Vec<(&'static str, &'static str, Run)> {
         crd_values,
         crd_versions,
         create,
+        custom_writes,
         delete,
         discovery,
         encodings,
@@ -95,6 +98,7 @@ pub(crate) fn all() -> Vec<(&'static str, &'static str, Run)> {
         update,
         watch,
         webhooks,
+        writes,
     ];
     let named = |(file, scenarios): (&'static str, Vec<(&'static str, Run)>)| {
         scenarios.into_iter().map(move |(name, run)| (file, name, run))
