@@ -58,7 +58,8 @@ pub(crate) fn object(call: &Call, served: &Served, validation: FieldValidation) 
 fn is_empty_there(body: &[u8], media: Media, place: &str) -> bool {
     let name = place.rsplit('/').next().unwrap_or_default().as_bytes();
     let is_empty = |after: &[u8]| {
-        let mut rest = after.iter().filter(|byte| !matches!(byte, b'"' | b'\'' | b':' | b' ' | b'\t' | b'\r' | b'\n'));
+        let mut rest =
+            after.iter().filter(|byte| !matches!(byte, b'"' | b'\'' | b':' | b' ' | b'\t' | b'\r' | b'\n'));
         matches!((rest.next(), rest.next()), (Some(b'['), Some(b']')) | (Some(b'{'), Some(b'}')))
     };
     // Hardly any body has such a thing, and all others are not read twice.

@@ -86,12 +86,7 @@ struct Write<'a> {
 
 impl Write<'_> {
     fn rules(&self) -> Rules<'_> {
-        Rules {
-            server: self.server,
-            call: self.call,
-            served: self.served,
-            subresource: self.subresource,
-        }
+        Rules { server: self.server, call: self.call, served: self.served, subresource: self.subresource }
     }
 
     fn not_found(&self) -> Status {

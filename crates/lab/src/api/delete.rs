@@ -53,7 +53,8 @@ pub(crate) async fn one(server: &Arc<Server>, call: &Call, served: &Arc<Served>)
         );
     }
     let gone = delete(server, call, served, &call.key(served), &options, None).await?;
-    let accepted = matches!(gone, Gone::Waiting(_) | Gone::WouldBe(_)) && options.orphan_dependents == Some(false);
+    let accepted =
+        matches!(gone, Gone::Waiting(_) | Gone::WouldBe(_)) && options.orphan_dependents == Some(false);
     let code = if accepted { 202 } else { 200 };
     match gone {
         Gone::Waiting(record) => Ok(read::answer(code, presenter.object(&record).await?, output)),
@@ -389,7 +390,8 @@ fn finalizers(served: &Served, object: &Value, options: &DeleteOptions) -> Vec<S
         Propagation::Background => None,
     };
     // They stay in their order where the same ones stay.
-    let is_same = [ORPHAN, FOREGROUND].iter().all(|one| present.contains(one) == (of_collector == Some(*one)));
+    let is_same =
+        [ORPHAN, FOREGROUND].iter().all(|one| present.contains(one) == (of_collector == Some(*one)));
     if is_same {
         return unchanged();
     }

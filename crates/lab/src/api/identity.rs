@@ -43,9 +43,9 @@ pub(super) fn check_version(served: &Served, key: &Key, old: &Value, new: &Value
 pub(super) fn version_of(object: &Value) -> Result<u64, Status> {
     match object["metadata"]["resourceVersion"].as_str().unwrap_or_default() {
         "" => Ok(0),
-        text => text
-            .parse()
-            .map_err(|_| Status::new(500, "", format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))),
+        text => text.parse().map_err(|_| {
+            Status::new(500, "", format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
+        }),
     }
 }
 
@@ -81,13 +81,9 @@ fn stored_under(served: &Served) -> String {
 /// Removes what only the server sets.
 pub(super) fn wipe_system_fields(object: &mut Value) {
     if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
-        for field in [
-            "uid",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "selfLink",
-        ] {
+        for field in
+            ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
+        {
             metadata.remove(field);
         }
     }

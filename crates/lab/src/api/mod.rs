@@ -18,8 +18,8 @@ pub(crate) mod subresources;
 pub(crate) mod watch;
 pub(crate) mod write;
 
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};

@@ -63,9 +63,7 @@ impl Owners<'_> {
         let context = self.scale_context(&options.field_manager, &versions);
         match self.served.source {
             Source::Builtin(_) => merge::apply(&context, options.force, Some(live), configuration),
-            Source::Custom(..) => {
-                merge::apply_to_custom_scale(&context, options.force, live, configuration)
-            }
+            Source::Custom(..) => merge::apply_to_custom_scale(&context, options.force, live, configuration),
         }
     }
 

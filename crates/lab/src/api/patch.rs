@@ -55,8 +55,10 @@ impl Form {
                     }
                 ),
             )),
-            _ => Err(Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-                .with_empty_details()),
+            _ => {
+                Err(Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+                    .with_empty_details())
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Call, body};
 use super::patch::Patched;
+use super::{Call, body};
 use crate::admission::configurations;
 use crate::crd::{Checked, definition};
 use crate::kinds::meta::NameRule;
@@ -51,7 +51,11 @@ impl Rules<'_> {
             let kind = merge::kind_text(&self.served.kind.api_version(), &self.served.kind.kind);
             let named = merge::named(configuration);
             let failure = format!("unable to convert unstructured object to {kind}: {why}");
-            Status::new(500, "", format!("failed to convert new object ({named}) to proper version: {failure}"))
+            Status::new(
+                500,
+                "",
+                format!("failed to convert new object ({named}) to proper version: {failure}"),
+            )
         })?;
         Ok(defaulted(self.served, decoded.value, self.call.now))
     }
@@ -211,7 +215,9 @@ impl Rules<'_> {
     /// Problems that show labels as they were sent: empty, where they were empty.
     fn as_sent(&self, mut problems: Vec<FieldProblem>) -> Vec<FieldProblem> {
         if self.call.bare_template.load(Ordering::Relaxed) {
-            for problem in problems.iter_mut().filter(|problem| problem.field == "spec.template.metadata.labels") {
+            for problem in
+                problems.iter_mut().filter(|problem| problem.field == "spec.template.metadata.labels")
+            {
                 if let Problem::Invalid(shown @ Value::Null, _) = &mut problem.kind {
                     *shown = Value::Object(serde_json::Map::new());
                 }

@@ -256,4 +256,3 @@ pub(crate) async fn finish(
     };
     Ok(read::answer(if created { 201 } else { 200 }, answer, output))
 }
-

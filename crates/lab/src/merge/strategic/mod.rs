@@ -139,7 +139,11 @@ fn merge_map(mut original: Object, patch: &mut Object, of: TypeRef<'_>) -> Resul
         let merged = match (original.remove(field), value) {
             (Some(Value::Object(inner)), Value::Object(value)) => {
                 let (of, strategy) = lookup(of, field)?;
-                Some(Value::Object(if strategy.replace { value.clone() } else { merge_map(inner, value, of)? }))
+                Some(Value::Object(if strategy.replace {
+                    value.clone()
+                } else {
+                    merge_map(inner, value, of)?
+                }))
             }
             (Some(Value::Array(inner)), Value::Array(value)) => {
                 let (of, strategy) = lookup_list(of, field)?;

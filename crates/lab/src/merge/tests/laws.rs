@@ -158,9 +158,7 @@ fn is_hollow(value: &Value) -> bool {
 /// What the real server makes of a base nobody owns because there is nothing in it.
 #[test]
 fn an_empty_list_that_nobody_owns_is_null_once_its_items_are_gone() {
-    let widget = |spec: Value| {
-        json!({"apiVersion": "merge.example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec})
-    };
+    let widget = |spec: Value| json!({"apiVersion": "merge.example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec});
     let live = applied("one", 100, None, &widget(json!({"set": []})));
     assert!(live["metadata"].get("managedFields").is_none(), "{live}");
     let both = applied("two", 200, Some(&live), &widget(json!({"set": ["c"]})));

@@ -22,10 +22,10 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+pub(crate) use self::body::warnings_of;
 pub use self::body::{
     Body, Expected, FieldValidation, Media, read_builtin, read_custom, read_delete_options,
 };
-pub(crate) use self::body::warnings_of;
 pub use self::normal::normalise;
 pub use self::patched::{PatchedBy, check_named, patch_refused, read_patched};
 use self::typed::Decoder;

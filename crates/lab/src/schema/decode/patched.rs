@@ -105,7 +105,8 @@ mod tests {
         let of = builtin::kind_of(&kind).unwrap();
         let by = PatchedBy::Strategic("map[spec:map[bar:2 foo:1]]");
         let result = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"foo": 1, "bar": 2}});
-        let failure = read_patched(of, &kind, result.clone(), by, Vec::new(), FieldValidation::Strict).unwrap_err();
+        let failure =
+            read_patched(of, &kind, result.clone(), by, Vec::new(), FieldValidation::Strict).unwrap_err();
         assert_eq!(failure.code, 422);
         assert_eq!(
             failure.message,

@@ -92,9 +92,8 @@ async fn parts_that_are_emptied(cx: Cx) -> Result {
     // What somebody applied goes with what is in it, and leaves a null where it was all there was.
     let status = cx.admin.apply(path.as_str(), &cx.widget("a", &json!({}))).await?.fails(422, "Invalid");
     assert!(
-        text(&status, "/message").ends_with(
-            "spec: Invalid value: \"null\": spec in body must be of type object: \"null\""
-        ),
+        text(&status, "/message")
+            .ends_with("spec: Invalid value: \"null\": spec in body must be of type object: \"null\""),
         "{status}"
     );
     let kept = cx.admin.apply(path.as_str(), &cx.widget("a", &json!({"nested": {"a": "1"}}))).await?.ok(200);
@@ -122,10 +121,8 @@ async fn empty_labels_are_stored(cx: Cx) -> Result {
 async fn lists_nobody_owns(cx: Cx) -> Result {
     widgets(&cx).await?;
     let apply = |manager: &str, spec: &Value| {
-        cx.admin.apply(
-            format!("{}?fieldManager={manager}&force=true", cx.a_widget("a")),
-            &cx.widget("a", spec),
-        )
+        cx.admin
+            .apply(format!("{}?fieldManager={manager}&force=true", cx.a_widget("a")), &cx.widget("a", spec))
     };
     let created = apply("one", &json!({"set": []})).await?.ok(201);
     assert!(created["metadata"].get("managedFields").is_none(), "{created}");
@@ -148,7 +145,10 @@ async fn patches_of_the_kind(cx: Cx) -> Result {
     let status = patch(&json!({"kind": null})).await?.fails(422, "Invalid");
     assert!(text(&status, "/message").contains("Object 'Kind' is missing in '{"), "{status}");
     let status = patch(&json!({"kind": "Other"})).await?.fails(422, "Invalid");
-    assert!(text(&status, "/message").ends_with("kind: Invalid value: \"Other\": must be Widget"), "{status}");
+    assert!(
+        text(&status, "/message").ends_with("kind: Invalid value: \"Other\": must be Widget"),
+        "{status}"
+    );
     patch(&json!({"apiVersion": null})).await?.fails_with(
         500,
         "InternalError",

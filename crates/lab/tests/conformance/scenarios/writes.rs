@@ -98,10 +98,7 @@ async fn names_are_checked_before_anything_is_read(cx: Cx) -> Result {
     object["metadata"]["namespace"] = "elsewhere".into();
     let namespace = "the namespace of the provided object does not match the namespace sent on the request";
     cx.admin.put(path.as_str(), &object).await?.fails_with(400, "BadRequest", namespace);
-    cx.admin
-        .apply(format!("{path}?fieldManager=m"), &object)
-        .await?
-        .fails_with(400, "BadRequest", namespace);
+    cx.admin.apply(format!("{path}?fieldManager=m"), &object).await?.fails_with(400, "BadRequest", namespace);
     cx.admin.put(path, &config_map("missing", "1")).await?.fails(404, "NotFound");
     Ok(())
 }
@@ -167,8 +164,14 @@ async fn patches_that_change_the_kind(cx: Cx) -> Result {
     let created = cx.config_map("a", "1").await?;
     let path = cx.core("configmaps/a");
     for (change, end) in [
-        (json!({"kind": "Nope"}), "no kind \"Nope\" is registered for version \"v1\" in scheme \"pkg/runtime/scheme.go:111\""),
-        (json!({"apiVersion": "v2"}), "no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/runtime/scheme.go:111\""),
+        (
+            json!({"kind": "Nope"}),
+            "no kind \"Nope\" is registered for version \"v1\" in scheme \"pkg/runtime/scheme.go:111\"",
+        ),
+        (
+            json!({"apiVersion": "v2"}),
+            "no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/runtime/scheme.go:111\"",
+        ),
         (json!({"apiVersion": "a/b/c"}), "unexpected GroupVersion string: a/b/c"),
         (
             json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
@@ -207,14 +210,19 @@ async fn patches_that_are_no_patches(cx: Cx) -> Result {
         ("apply-patch+yaml", "{}", "invalid object type: /, Kind=".to_owned()),
     ] {
         let path = cx.core("configmaps/a?fieldManager=m");
-        let answer =
-            cx.admin.request(Method::PATCH, path).body(&format!("application/{form}"), body.to_owned()).await?;
+        let answer = cx
+            .admin
+            .request(Method::PATCH, path)
+            .body(&format!("application/{form}"), body.to_owned())
+            .await?;
         answer.fails_with(400, "BadRequest", &message);
     }
     // Whether it makes sense is looked at when there is something to patch, unless it is applied.
     let missing = cx.core("configmaps/missing?fieldManager=m");
     let send = |form: &str| {
-        cx.admin.request(Method::PATCH, missing.as_str()).body(&format!("application/{form}"), "[1]".to_owned())
+        cx.admin
+            .request(Method::PATCH, missing.as_str())
+            .body(&format!("application/{form}"), "[1]".to_owned())
     };
     send("merge-patch+json").await?.fails(404, "NotFound");
     send("apply-patch+yaml").await?.fails(400, "BadRequest");
@@ -335,14 +343,19 @@ async fn applied_values_that_do_not_fit(cx: Cx) -> Result {
         cx.admin.apply(path.as_str(), &object).await?.fails_with(500, "", &format!("{start} {end}"));
     }
     let mut object = deployment("a");
-    object["spec"]["template"]["spec"]["containers"] = json!([{"name": "main", "image": "i"}, {"image": "j"}]);
+    object["spec"]["template"]["spec"]["containers"] =
+        json!([{"name": "main", "image": "i"}, {"image": "j"}]);
     let status = cx.admin.apply(path.as_str(), &object).await?.fails(422, "Invalid");
-    assert!(text(&status, "/message").contains("spec.template.spec.containers[1].name: Required value"), "{status}");
+    assert!(
+        text(&status, "/message").contains("spec.template.spec.containers[1].name: Required value"),
+        "{status}"
+    );
     object = deployment("a");
     object["spec"]["replicas"] = 3_000_000_000_i64.into();
     let status = cx.admin.apply(path.as_str(), &object).await?.fails(422, "Invalid");
     assert!(text(&status, "/message").contains("spec.replicas: Invalid value: -1294967296"), "{status}");
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"a": "!!!"}});
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"a": "!!!"}});
     cx.admin.apply(cx.core("secrets/a?fieldManager=m"), &secret).await?.fails_with(
         500,
         "",
@@ -421,8 +434,10 @@ async fn warnings_come_after_validation(cx: Cx) -> Result {
     let answer = cx.admin.post(cx.apis("apps/v1", "deployments"), &object).await?;
     answer.ok(201);
     assert_eq!(answer.warnings(), [warning]);
-    let answer =
-        cx.admin.merge_patch(cx.apis("apps/v1", "deployments/a/scale"), &json!({"spec": {"replicas": 3}})).await?;
+    let answer = cx
+        .admin
+        .merge_patch(cx.apis("apps/v1", "deployments/a/scale"), &json!({"spec": {"replicas": 3}}))
+        .await?;
     answer.ok(200);
     assert_eq!(answer.warnings(), [warning]);
     object["metadata"]["name"] = "b".into();
