@@ -190,7 +190,7 @@ impl Write<'_> {
             }
             Change::Patch(patch) => {
                 let patched = patch.apply(self.served, old)?;
-                self.rules().reshape_patched(patched, patch, self.options.validation)?
+                self.rules().reshape_patched(patched, self.options.validation)?
             }
             Change::Apply { configuration, sent_as } => self.applied(Some(old), configuration, *sent_as)?,
             Change::Own(change) | Change::Tracked(change) => change(old.clone())?,

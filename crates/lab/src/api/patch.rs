@@ -7,8 +7,8 @@ use super::{Call, negotiate};
 use crate::merge;
 use crate::names::Gvk;
 use crate::registry::{Served, Source};
-use crate::schema::TypeRef;
 use crate::schema::decode::{self, FieldValidation};
+use crate::schema::{TypeRef, builtin};
 use crate::status::Status;
 
 /// How a patch is written.
@@ -92,50 +92,33 @@ impl Patch {
     }
 
     /// What the patch makes of a `Scale`.
-    pub(crate) fn apply_to_scale(&self, scale: &Value) -> Result<Value, Status> {
-        match self.form {
-            Form::Json => merge::json_patch(scale, &self.value),
-            // A scale has no lists, so all ways of merging are one.
-            Form::Merge | Form::Apply | Form::Strategic => merge::json_merge(scale, &self.value),
-        }
+    pub(crate) fn apply_to_scale(&self, scale: &Value) -> Result<Patched<'_>, Status> {
+        let mut left = None;
+        let result = match self.form {
+            Form::Json => merge::json_patch(scale, &self.value)?,
+            Form::Merge | Form::Apply => merge::json_merge(scale, &self.value)?,
+            Form::Strategic => {
+                let shape = builtin::kind_of(&Gvk::new("autoscaling", "v1", "Scale"))
+                    .ok_or_else(|| Status::internal("a kind without a shape"))?;
+                merge::strategic_merge_with(shape, scale, left.insert(self.value.clone()))?
+            }
+        };
+        Ok(Patched { result, left, problems: &self.problems })
     }
 
     /// What the patch makes of an object. An apply is merged elsewhere, since it knows owners.
-    pub(crate) fn apply(&self, served: &Served, object: &Value) -> Result<Value, Status> {
-        match self.form {
-            Form::Json => merge::json_patch(object, &self.value),
-            Form::Merge | Form::Apply => merge::json_merge(object, &self.value),
+    pub(crate) fn apply(&self, served: &Served, object: &Value) -> Result<Patched<'_>, Status> {
+        let mut left = None;
+        let result = match self.form {
+            Form::Json => merge::json_patch(object, &self.value)?,
+            Form::Merge | Form::Apply => merge::json_merge(object, &self.value)?,
             Form::Strategic => {
                 let shape =
                     served.shape().ok_or_else(|| Status::internal("a built-in kind without a shape"))?;
-                merge::strategic_merge(shape, object, &self.value)
+                merge::strategic_merge_with(shape, object, left.insert(self.value.clone()))?
             }
-        }
-    }
-
-    /// Reads what the patch made of an object of a built-in kind, which has to fit its shape. Gives the object and
-    /// the warnings about it.
-    pub(crate) fn read_result(
-        &self,
-        of: TypeRef<'_>,
-        expected: &Gvk,
-        result: Value,
-        validation: FieldValidation,
-    ) -> Result<(Value, Vec<String>), Status> {
-        let problems = match validation {
-            FieldValidation::Ignore => Vec::new(),
-            FieldValidation::Warn | FieldValidation::Strict => self.problems.clone(),
         };
-        match self.form {
-            Form::Strategic => {
-                let shown = merge::go_text(&self.value);
-                let by = decode::PatchedBy::Strategic(&shown);
-                decode::read_patched(of, expected, result, by, problems, validation)
-            }
-            Form::Json | Form::Merge | Form::Apply => {
-                decode::read_patched(of, expected, result, decode::PatchedBy::Text, problems, validation)
-            }
-        }
+        Ok(Patched { result, left, problems: &self.problems })
     }
 
     /// Refuses or warns about what is wrong with a configuration that was applied: only its notation can be, since
@@ -151,5 +134,34 @@ impl Patch {
                 Ok(())
             }
         }
+    }
+}
+
+/// What a patch made of an object.
+#[derive(Debug)]
+pub(crate) struct Patched<'a> {
+    /// The object, in no form yet.
+    pub(crate) result: Value,
+    /// What is left of a patch that is used up as it goes.
+    left: Option<Value>,
+    /// What strict decoding finds wrong with the patch itself.
+    pub(crate) problems: &'a [String],
+}
+
+impl Patched<'_> {
+    /// Reads an object of a built-in kind, which has to fit its shape. Gives the object and the warnings about it.
+    pub(crate) fn read(
+        self,
+        of: TypeRef<'_>,
+        expected: &Gvk,
+        validation: FieldValidation,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let problems = match validation {
+            FieldValidation::Ignore => Vec::new(),
+            FieldValidation::Warn | FieldValidation::Strict => self.problems.to_vec(),
+        };
+        let shown = self.left.as_ref().map(merge::go_text);
+        let by = shown.as_deref().map_or(decode::PatchedBy::Text, decode::PatchedBy::Strategic);
+        decode::read_patched(of, expected, self.result, by, problems, validation)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::patch::Patch;
+use super::patch::Patched;
 use super::{Call, body};
 use crate::admission::configurations;
 use crate::crd::{Checked, definition};
@@ -63,18 +63,17 @@ impl Rules<'_> {
     /// Brings what a patch made into the form of the kind. What does not fit is the patch's fault.
     pub(crate) fn reshape_patched(
         &self,
-        object: Value,
-        patch: &Patch,
+        patched: Patched<'_>,
         validation: FieldValidation,
     ) -> Result<Value, Status> {
         if let Some(version) = self.served.custom_version() {
-            let mut object = object;
+            let mut object = patched.result;
             let shown = object.to_string();
             decode::check_named(&shown).map_err(|why| decode::patch_refused(&shown, &why))?;
             let unknown = version
                 .read(&mut object, validation != FieldValidation::Ignore)
                 .map_err(|why| decode::patch_refused(&shown, &why))?;
-            let mut problems = patch.problems.clone();
+            let mut problems = patched.problems.to_vec();
             problems.extend(unknown.iter().map(|place| format!("unknown field \"{place}\"")));
             if validation == FieldValidation::Strict && !problems.is_empty() {
                 let why = format!("strict decoding error: {}", problems.join(", "));
@@ -84,10 +83,10 @@ impl Rules<'_> {
             return Ok(defaulted(self.served, object, self.call.now));
         }
         let shape = self.shape()?;
-        self.note_hollow(&object);
+        self.note_hollow(&patched.result);
         // An empty list of managed fields means that they are to be forgotten; typed objects have no empty lists.
-        let forgets = object["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
-        let (object, warnings) = patch.read_result(shape, &self.served.kind, object, validation)?;
+        let forgets = patched.result["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
+        let (object, warnings) = patched.read(shape, &self.served.kind, validation)?;
         self.call.warn_all(warnings);
         let mut object = defaulted(self.served, object, self.call.now);
         if forgets {
@@ -170,7 +169,8 @@ impl Rules<'_> {
         let context = self.context();
         match self.served.custom_version() {
             None if self.served.is_definition() => {
-                let mut problems = kinds::meta::validate_update(&new["metadata"], &old["metadata"]);
+                let mut problems = self.metadata_problems(old, new);
+                problems.extend(kinds::meta::validate_update(&new["metadata"], &old["metadata"]));
                 let status = self.subresource == "status";
                 problems.extend(if status {
                     definition::validate_status(new)
@@ -190,18 +190,26 @@ impl Rules<'_> {
             }
             Some(version) => {
                 self.refuse_unnamed(new)?;
-                let mut metadata =
-                    kinds::meta::validate(&new["metadata"], self.served.namespaced, NameRule::Subdomain);
-                metadata.extend(kinds::meta::validate_update(&new["metadata"], &old["metadata"]));
-                let checked = if self.subresource == "status" {
+                let metadata = kinds::meta::validate_update(&new["metadata"], &old["metadata"]);
+                let mut checked = if self.subresource == "status" {
                     version.validate_status_update(new, old, metadata)
                 } else {
                     version.validate_update(new, old, metadata)
                 };
+                // The real server looks twice: before it asks the kind, and as a part of what the kind says.
+                checked.problems.splice(0..0, self.metadata_problems(old, new));
                 self.refuse_checked(new, checked)?;
             }
         }
         Ok(())
+    }
+
+    /// What is wrong with the metadata of a change, of whatever kind.
+    fn metadata_problems(&self, old: &Value, new: &Value) -> Vec<FieldProblem> {
+        let mut problems =
+            kinds::meta::validate(&new["metadata"], self.served.namespaced, NameRule::Subdomain);
+        problems.extend(kinds::meta::validate_update(&new["metadata"], &old["metadata"]));
+        problems
     }
 
     /// Problems that show labels as they were sent: empty, where they were empty.

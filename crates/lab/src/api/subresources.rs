@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::negotiate::{self, Output};
 use super::options::{DeleteOptions, WriteOptions};
-use super::patch::{Form, Patch};
+use super::patch::{Form, Patch, Patched};
 use super::present::Presenter;
 use super::reply::Reply;
 use super::write::{self, Change};
@@ -124,10 +124,10 @@ struct Scaling<'a> {
 
 impl Scaling<'_> {
     /// Brings what a patch made into the form of a scale.
-    fn reshaped(&self, patch: &Patch, scale: Value) -> Result<Value, Status> {
+    fn reshaped(&self, patched: Patched<'_>) -> Result<Value, Status> {
         let shape =
             builtin::kind_of(&scale_kind()).ok_or_else(|| Status::internal("a kind without a shape"))?;
-        let (scale, warnings) = patch.read_result(shape, &scale_kind(), scale, self.options.validation)?;
+        let (scale, warnings) = patched.read(shape, &scale_kind(), self.options.validation)?;
         self.call.warn_all(warnings);
         Ok(scale)
     }
@@ -150,7 +150,7 @@ impl Scaling<'_> {
                 scale
             }
             Wanted::Patch(patch) => {
-                let patched = self.reshaped(patch, patch.apply_to_scale(&current)?)?;
+                let patched = self.reshaped(patch.apply_to_scale(&current)?)?;
                 owners.update_scale(&options.manager(call), &current, patched)
             }
             Wanted::Whole(scale) => {

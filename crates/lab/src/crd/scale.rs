@@ -42,6 +42,9 @@ fn nested<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, String
     let mut here = object;
     let mut passed = String::new();
     for name in fields(path) {
+        if here.is_null() {
+            return Ok(None);
+        }
         let Some(map) = here.as_object() else {
             let shown = format!("{passed}.{name}");
             return Err(format!(

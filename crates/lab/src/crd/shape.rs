@@ -74,10 +74,12 @@ pub(crate) fn prune(value: &mut Value, schema: Option<&Schema>, root: bool, unkn
     match value {
         Value::Object(fields) => {
             let Some(schema) = schema else {
-                for key in fields.keys() {
-                    unknown.record(key);
-                }
-                fields.clear();
+                fields.retain(|key, _| {
+                    keeps_meta && is_meta(key) || {
+                        unknown.record(key);
+                        false
+                    }
+                });
                 return;
             };
             fields.retain(|key, value| {

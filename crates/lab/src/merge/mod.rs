@@ -41,7 +41,7 @@ pub use remove::{extract_items, remove_items};
 pub use reset::Reset;
 pub use scale::{ReplicasPath, apply_to_custom_scale, from_scale, to_scale};
 pub use set::{Set, Step, path_text};
-pub use strategic::strategic_merge;
+pub use strategic::{strategic_merge, strategic_merge_with};
 pub use track::{apply, ignore_times, update};
 
 /// A value the way Go prints it, for messages that show one: `map[a:1]`.

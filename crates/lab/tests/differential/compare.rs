@@ -110,6 +110,11 @@ impl Known {
             // The real server looks at fields in no particular order, and stops at the first one it does not know.
             return format!("{}: {UNDECLARED}", text.split(": ").next().unwrap_or_default());
         }
+        if let Some((start, lines)) = text.split_once("errors:\n") {
+            let mut lines: Vec<&str> = lines.lines().collect();
+            lines.sort_unstable();
+            return format!("{start}errors:\n{}", lines.join("\n"));
+        }
         // A whole object in a sentence is the object again, and has times and versions in it.
         match (text.find("Invalid value: \"{"), text.rfind("}\": ")) {
             (Some(start), Some(end)) if start < end => {

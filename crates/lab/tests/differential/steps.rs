@@ -56,7 +56,7 @@ impl Step {
                 Self::new(Method::PATCH, "application/strategic-merge-patch+json", Body::Plain(patch))
             }
             58..64 if kind.has_status() => status(kind, random),
-            64..68 if kind.has_scale() => scale(kind, random),
+            64..68 if kind.has_scale() => scale(random),
             68..73 => Self::new(Method::DELETE, "application/json", Body::Nothing),
             _ => {
                 let whole = random.chance(60);
@@ -180,11 +180,10 @@ fn status(kind: Kind, random: &mut Random) -> Step {
     Step { subresource: "status", ..Step::new(Method::PATCH, form, body) }
 }
 
-fn scale(kind: Kind, random: &mut Random) -> Step {
+fn scale(random: &mut Random) -> Step {
     let replicas = *random.pick(&[0, 1, 2, 5]);
     let mut body = json!({"spec": {"replicas": replicas}});
-    // Applying a scale to a custom resource is tried by scenarios.
-    let form = if kind != Kind::Widget && random.chance(50) {
+    let form = if random.chance(50) {
         body["apiVersion"] = "autoscaling/v1".into();
         body["kind"] = "Scale".into();
         body["metadata"] = json!({"name": "a"});

@@ -55,7 +55,7 @@ pub(super) fn element_type(original: &[Value], patch: &[Value]) -> Result<GoType
 /// Merges two lists, or takes the items of the second out of the first.
 pub(super) fn merge(
     original: Vec<Value>,
-    patch: Vec<Value>,
+    patch: &mut [Value],
     of: TypeRef<'_>,
     key: Option<&str>,
     delete: bool,
@@ -64,14 +64,14 @@ pub(super) fn merge(
         return Ok(original);
     }
     let key = key.unwrap_or_default();
-    if element_type(&original, &patch)? != GoType::Map {
+    if element_type(&original, patch)? != GoType::Map {
         if delete {
             return Ok(original.into_iter().filter(|item| !patch.contains(item)).collect());
         }
-        let merged = deduplicate(original.iter().chain(&patch).cloned().collect());
+        let merged = deduplicate(original.iter().chain(&*patch).cloned().collect());
         if key.is_empty() {
             let (in_patch, others) = merged.into_iter().partition(|item| patch.contains(item));
-            return order::arrange(in_patch, others, &patch, &original, Items::Scalars);
+            return order::arrange(in_patch, others, patch, &original, Items::Scalars);
         }
         return Err(Failure::Other(format!(
             "expected a map[string]interface {{}}, but received a {}",
@@ -81,19 +81,24 @@ pub(super) fn merge(
     if key.is_empty() {
         return Err(Failure::Other("cannot merge lists without merge key for struct".to_owned()));
     }
-    let (original, patch) = follow_directives(original, patch, key)?;
+    let (original, plain) = match follow_directives(original, patch, key)? {
+        Followed::Merged { original, plain } => (original, plain),
+        Followed::Replaced(items) => (items, Vec::new()),
+    };
     let mut merged = original.clone();
-    for item in &patch {
-        let Value::Object(item) = item else { continue };
+    let mut order = Vec::with_capacity(plain.len());
+    for place in plain {
+        let Value::Object(item) = &mut patch[place] else { continue };
+        order.push(Value::Object(item.clone()));
         let value = item.get(key).ok_or_else(|| no_merge_key(item, key))?;
         let found = merged.iter_mut().find(|other| other.get(key) == Some(value));
         match found {
-            Some(Value::Object(other)) => *other = merge_map(std::mem::take(other), item.clone(), of)?,
+            Some(Value::Object(other)) => *other = merge_map(std::mem::take(other), item, of)?,
             _ => merged.push(Value::Object(item.clone())),
         }
     }
-    let (in_patch, others) = partition(merged, &patch, key)?;
-    order::arrange(in_patch, others, &patch, &original, Items::Objects(key))
+    let (in_patch, others) = partition(merged, &order, key)?;
+    order::arrange(in_patch, others, &order, &original, Items::Objects(key))
 }
 
 /// Splits items by whether the other list has one with the same key.
@@ -128,18 +133,22 @@ pub(super) fn as_map(item: &Value) -> Result<&Object, Failure> {
     })
 }
 
-/// Does what the items of a patch say that are directives. Gives what is left of both lists.
-fn follow_directives(
-    mut original: Vec<Value>,
-    patch: Vec<Value>,
-    key: &str,
-) -> Result<(Vec<Value>, Vec<Value>), Failure> {
+/// What the directives among the items of a patch leave to do.
+enum Followed {
+    /// The items at these places of the patch are merged into the list.
+    Merged { original: Vec<Value>, plain: Vec<usize> },
+    /// These items are the list.
+    Replaced(Vec<Value>),
+}
+
+/// Does what the items of a patch say that are directives.
+fn follow_directives(mut original: Vec<Value>, patch: &[Value], key: &str) -> Result<Followed, Failure> {
     let mut plain = Vec::with_capacity(patch.len());
     let mut replace = false;
-    for item in patch {
-        let fields = as_map(&item)?;
+    for (place, item) in patch.iter().enumerate() {
+        let fields = as_map(item)?;
         match fields.get(DIRECTIVE) {
-            None => plain.push(item),
+            None => plain.push(place),
             Some(Value::String(directive)) if directive == "delete" => {
                 let value = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
                 original.retain(|other| other.get(key) != Some(value));
@@ -151,7 +160,11 @@ fn follow_directives(
             Some(other) => return Err(unknown_directive(other, fields)),
         }
     }
-    Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
+    Ok(if replace {
+        Followed::Replaced(plain.into_iter().filter_map(|place| patch.get(place).cloned()).collect())
+    } else {
+        Followed::Merged { original, plain }
+    })
 }
 
 /// Drops repeated scalars; the last of the list takes the place of a dropped one, which later ordering undoes.

@@ -47,15 +47,20 @@ type Object = Map<String, Value>;
 
 /// The object with a strategic merge patch applied.
 pub fn strategic_merge(of: TypeRef<'_>, object: &Value, patch: &Value) -> Result<Value, Status> {
-    let patch = match patch {
-        Value::Object(patch) => patch.clone(),
-        Value::Null => Map::new(),
-        other => {
-            return Err(Status::bad_request(format!(
-                "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-                json_kind(other)
-            )));
-        }
+    strategic_merge_with(of, object, &mut patch.clone())
+}
+
+/// The object with a strategic merge patch applied. The real server uses up some of the patch as it goes: what is
+/// left of it is what it shows when it does not like the outcome.
+pub fn strategic_merge_with(of: TypeRef<'_>, object: &Value, patch: &mut Value) -> Result<Value, Status> {
+    if patch.is_null() {
+        *patch = Value::Object(Map::new());
+    }
+    let Value::Object(patch) = patch else {
+        return Err(Status::bad_request(format!(
+            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            json_kind(patch)
+        )));
     };
     let object = object.as_object().cloned().unwrap_or_default();
     Ok(Value::Object(merge_map(object, patch, of)?))
@@ -103,30 +108,30 @@ fn lookup_list<'a>(of: TypeRef<'a>, name: &str) -> Result<(TypeRef<'a>, &'a Patc
     }
 }
 
-fn merge_map(mut original: Object, mut patch: Object, of: TypeRef<'_>) -> Result<Object, Failure> {
+fn merge_map(mut original: Object, patch: &mut Object, of: TypeRef<'_>) -> Result<Object, Failure> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => {
                 patch.remove(DIRECTIVE);
-                Ok(patch)
+                Ok(patch.clone())
             }
             Some("delete") => Ok(Map::new()),
-            _ => Err(unknown_directive(directive, &patch)),
+            _ => Err(unknown_directive(directive, patch)),
         };
     }
-    retain_keys(&mut original, &mut patch)?;
-    order::merge_ordered_lists(&mut original, &mut patch, of)?;
+    retain_keys(&mut original, patch)?;
+    order::merge_ordered_lists(&mut original, patch, of)?;
     // The real server takes the fields in no particular order. Here deletions come last, and so win.
     let (deletions, others): (Vec<_>, Vec<_>) =
-        patch.into_iter().partition(|(name, _)| name.starts_with(DELETE_FROM));
+        patch.iter_mut().partition(|(name, _)| name.starts_with(DELETE_FROM));
     for (name, value) in others.into_iter().chain(deletions) {
         let deletion = if name.starts_with(DELETE_FROM) {
             let malformed = Failure::Malformed("invalid patch format of primitive list");
-            Some(list_of(&name, DELETE_FROM).ok_or(malformed)?)
+            Some(list_of(name, DELETE_FROM).ok_or(malformed)?)
         } else {
             None
         };
-        let field = deletion.unwrap_or(&name);
+        let field = deletion.unwrap_or(name);
         if value.is_null() {
             original.remove(field);
             continue;
@@ -134,21 +139,28 @@ fn merge_map(mut original: Object, mut patch: Object, of: TypeRef<'_>) -> Result
         let merged = match (original.remove(field), value) {
             (Some(Value::Object(inner)), Value::Object(value)) => {
                 let (of, strategy) = lookup(of, field)?;
-                Some(Value::Object(if strategy.replace { value } else { merge_map(inner, value, of)? }))
+                Some(Value::Object(if strategy.replace {
+                    value.clone()
+                } else {
+                    merge_map(inner, value, of)?
+                }))
             }
             (Some(Value::Array(inner)), Value::Array(value)) => {
                 let (of, strategy) = lookup_list(of, field)?;
                 Some(Value::Array(if strategy.merge || deletion.is_some() {
                     lists::merge(inner, value, of, strategy.merge_key.as_deref(), deletion.is_some())?
                 } else {
-                    value
+                    value.clone()
                 }))
             }
             (before, _) if deletion.is_some() => before,
-            (Some(before), value) if lists::go_type(&before) == lists::go_type(&value) => {
+            (Some(before), value) if lists::go_type(&before) == lists::go_type(value) => {
                 without_directives(value)
             }
-            (_, value) => without_directives(without_nulls(value)),
+            (_, value) => {
+                drop_nulls(value);
+                without_directives(value)
+            }
         };
         if let Some(merged) = merged {
             original.insert(field.to_owned(), merged);
@@ -187,32 +199,34 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Failure>
     Ok(())
 }
 
-/// A value without objects that are only directives; none when it is one itself.
-fn without_directives(value: Value) -> Option<Value> {
+/// A value without objects that are only directives; none when it is one itself. The fields of the value lose
+/// theirs, too.
+fn without_directives(value: &mut Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
-        Value::Object(fields) => Some(Value::Object(
-            fields
-                .into_iter()
-                .filter_map(|(name, field)| without_directives(field).map(|field| (name, field)))
-                .collect(),
-        )),
-        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
-        scalar => Some(scalar),
+        Value::Object(fields) => {
+            fields.retain(|_, field| match without_directives(field) {
+                Some(kept) => {
+                    *field = kept;
+                    true
+                }
+                None => false,
+            });
+            Some(Value::Object(fields.clone()))
+        }
+        Value::Array(items) => Some(Value::Array(items.iter_mut().filter_map(without_directives).collect())),
+        scalar => Some(scalar.clone()),
     }
 }
 
-fn without_nulls(value: Value) -> Value {
+fn drop_nulls(value: &mut Value) {
     match value {
-        Value::Object(fields) => Value::Object(
-            fields
-                .into_iter()
-                .filter(|(_, field)| !field.is_null())
-                .map(|(name, field)| (name, without_nulls(field)))
-                .collect(),
-        ),
-        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
-        scalar => scalar,
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
     }
 }
 

@@ -50,12 +50,13 @@ pub(super) fn merge_ordered_lists(
         check_order(change.as_deref().unwrap_or_default(), &wanted, key)?;
         let merged = match (&before, &change) {
             (Some(before), None) => before.clone(),
-            (None, Some(change)) => match without_directives(Value::Array(change.clone())) {
+            (None, Some(change)) => match without_directives(&mut Value::Array(change.clone())) {
                 Some(Value::Array(merged)) => merged,
                 _ => continue,
             },
             (Some(before), Some(change)) if strategy.merge => {
-                lists::merge(before.clone(), change.clone(), items_of, strategy.merge_key.as_deref(), false)?
+                let mut change = change.clone();
+                lists::merge(before.clone(), &mut change, items_of, strategy.merge_key.as_deref(), false)?
             }
             (Some(_), Some(change)) => change.clone(),
             (None, None) => continue,

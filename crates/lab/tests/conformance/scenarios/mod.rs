@@ -23,6 +23,7 @@ mod crd_schema;
 mod crd_values;
 mod crd_versions;
 mod create;
+mod custom_writes;
 mod delete;
 mod discovery;
 mod encodings;
@@ -49,6 +50,7 @@ mod trellis;
 mod update;
 mod watch;
 mod webhooks;
+mod writes;
 
 /// Collects the scenarios of files under the files' names.
 macro_rules! files {
@@ -71,6 +73,7 @@ pub(crate) fn all() -> Vec<(&'static str, &'static str, Run)> {
         crd_values,
         crd_versions,
         create,
+        custom_writes,
         delete,
         discovery,
         encodings,
@@ -97,6 +100,7 @@ pub(crate) fn all() -> Vec<(&'static str, &'static str, Run)> {
         update,
         watch,
         webhooks,
+        writes,
     ];
     let named = |(file, scenarios): (&'static str, Vec<(&'static str, Run)>)| {
         scenarios.into_iter().map(move |(name, run)| (file, name, run))
