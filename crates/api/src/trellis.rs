@@ -161,7 +161,8 @@ pub fn crds() -> Vec<Value> {
 }
 
 /// Makes a schema structural where the derive leaves what API servers refuse: maps with checked keys
-/// become maps with any key (the webhook and the reader check them), closed objects become open.
+/// become maps with any key (the webhook and the reader check them), closed objects become open. Whole numbers
+/// that cannot be negative have formats only Rust knows: they become bounds in a format the server knows.
 fn structural(mut schema: Value) -> Value {
     match &mut schema {
         Value::Object(map) => {
@@ -172,6 +173,17 @@ fn structural(mut schema: Value) -> Value {
             }
             if map.get("additionalProperties") == Some(&Value::Bool(false)) {
                 map.remove("additionalProperties");
+            }
+            let unsigned = match map.get("format").and_then(Value::as_str) {
+                Some("uint8") => Some(("int32", u64::from(u8::MAX))),
+                Some("uint16") => Some(("int32", u64::from(u16::MAX))),
+                Some("uint32") => Some(("int64", u64::from(u32::MAX))),
+                _ => None,
+            };
+            if let Some((format, maximum)) = unsigned {
+                map.insert("format".to_owned(), format.into());
+                map.entry("minimum").or_insert(0.into());
+                map.entry("maximum").or_insert(maximum.into());
             }
             for value in map.values_mut() {
                 *value = structural(value.take());

@@ -37,6 +37,9 @@ fn an_api_server_accepts_them_as_structural() {
         for forbidden in ["$ref", "$defs", "patternProperties", "const", "definitions"] {
             assert!(node.get(forbidden).is_none(), "{path} has {forbidden}");
         }
+        if let Some(format) = node["format"].as_str() {
+            assert!(["int32", "int64", "date-time"].contains(&format), "{path} has the format {format}");
+        }
         assert_ne!(node["uniqueItems"], Value::Bool(true), "{path} has uniqueItems");
         assert_ne!(node["additionalProperties"], Value::Bool(false), "{path} is closed");
         assert!(

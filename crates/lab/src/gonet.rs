@@ -301,9 +301,8 @@ fn is_quoted(text: &str) -> bool {
     let mut characters = text.chars();
     while let Some(one) = characters.next() {
         match one {
-            '"' => return false,
+            '"' | '\0'..='\x08' | '\n'..='\x1f' | '\x7f' => return false,
             '\\' if characters.next().is_none() => return false,
-            '\0'..='\x08' | '\n'..='\x1f' | '\x7f' => return false,
             _ => {}
         }
     }

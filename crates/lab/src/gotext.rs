@@ -37,6 +37,15 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// Bytes as pairs of hexadecimal digits, as `%x` writes them.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(out, "{byte:02x}");
+    }
+    out
+}
+
 /// True for letters, marks, numbers, punctuation, symbols and the ASCII space.
 pub fn is_print(character: char) -> bool {
     if character.is_ascii() {

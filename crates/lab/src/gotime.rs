@@ -138,7 +138,7 @@ impl Reader<'_> {
         let mut nanos = 0_u32;
         for place in 0..9 {
             nanos =
-                nanos * 10 + rest[..digits].as_bytes().get(place).map_or(0, |digit| u32::from(digit - b'0'));
+                nanos * 10 + rest.as_bytes()[..digits].get(place).map_or(0, |digit| u32::from(digit - b'0'));
         }
         self.rest = &rest[digits..];
         nanos

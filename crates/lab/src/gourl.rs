@@ -214,7 +214,10 @@ fn escape_path(path: &[u8]) -> String {
         if is_path_byte(byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            out.push('%');
+            out.extend(
+                [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789ABCDEF"[usize::from(digit)])),
+            );
         }
     }
     out

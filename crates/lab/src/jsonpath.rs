@@ -401,11 +401,14 @@ fn slice<'v>(
     let places = (from..to)
         .step_by(usize::try_from(step).unwrap_or(usize::MAX))
         .filter_map(|place| usize::try_from(place).ok());
-    match &value {
+    match value {
         Cow::Borrowed(Value::Array(list)) => {
             all.extend(places.filter_map(|place| list.get(place)).map(Cow::Borrowed));
         }
-        _ => all.extend(places.filter_map(|place| list.get(place).cloned()).map(Cow::Owned)),
+        Cow::Owned(Value::Array(mut list)) => {
+            all.extend(places.filter_map(|place| list.get_mut(place).map(Value::take)).map(Cow::Owned));
+        }
+        _ => {}
     }
     Ok(())
 }

@@ -131,12 +131,6 @@ impl Registry {
         all
     }
 
-    /// True when custom resources are served in a version of a group.
-    pub(crate) fn serves_custom(&self, group: &str, version: &str) -> bool {
-        let same = |served: &Arc<Served>| served.kind.group == group && served.kind.version == version;
-        self.refreshed(|custom| custom.served.values().any(same))
-    }
-
     /// Looks at the custom resources, after reading the definitions that changed.
     fn refreshed<T>(&self, look: impl FnOnce(&Custom) -> T) -> T {
         let of = definitions();
@@ -441,11 +435,6 @@ impl Served {
         }
     }
 
-    /// True when a `PUT` of this subresource sends the object itself.
-    pub(crate) fn has_own_body(&self, subresource: &str) -> bool {
-        !matches!(subresource, "scale" | "eviction" | "binding" | "token")
-    }
-
     /// True when objects may gain defaults on reading.
     fn defaults_on_read(&self) -> bool {
         self.custom_version().is_some()
@@ -453,7 +442,8 @@ impl Served {
 
     /// True when the stored bytes are the object in this version.
     pub(crate) fn shows_as_stored(&self, record: &Record) -> bool {
-        self.kind == self.storage_kind && (record.version > self.since || !self.defaults_on_read())
+        self.kind == self.storage_kind
+            && (!self.defaults_on_read() || (record.version > self.since && !record.index.gaps))
     }
 
     /// True when only `apiVersion` tells this version from the stored one.
@@ -461,7 +451,10 @@ impl Served {
         match &self.source {
             Source::Builtin(_) => false,
             Source::Custom(kind, _) => {
-                kind.conversion == Conversion::None && self.looks_as_stored && record.version > self.since
+                kind.conversion == Conversion::None
+                    && self.looks_as_stored
+                    && record.version > self.since
+                    && !record.index.gaps
             }
         }
     }

@@ -4,6 +4,13 @@
 //! times and what admission plugins add). They are plain data, so this runs without the real server.
 //! `KINDS_CASE` picks the cases whose name contains it, `KINDS_FOLDER` takes them from somewhere else.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;

@@ -13,6 +13,7 @@ use super::{Call, negotiate, read};
 use crate::admission::{Operation, Review};
 use crate::clock::seconds;
 use crate::registry::Served;
+use crate::schema::decode;
 use crate::server::Server;
 use crate::status::Status;
 use crate::store::{Expect, Key, Record, Refusal};
@@ -33,8 +34,10 @@ pub(crate) enum Gone {
     Removed(Arc<Record>),
     /// The object waits for somebody.
     Waiting(Arc<Record>),
-    /// What would have come of it; it was a dry run.
-    Tried(Value),
+    /// The object would be no more; it was a dry run.
+    WouldGo(Value),
+    /// The object would look like this; it was a dry run.
+    WouldBe(Value),
 }
 
 /// `DELETE` of an object.
@@ -50,18 +53,20 @@ pub(crate) async fn one(server: &Arc<Server>, call: &Call, served: &Arc<Served>)
         );
     }
     let gone = delete(server, call, served, &call.key(served), &options, None).await?;
-    let accepted = matches!(gone, Gone::Waiting(_)) && options.orphan_dependents == Some(false);
+    let accepted =
+        matches!(gone, Gone::Waiting(_) | Gone::WouldBe(_)) && options.orphan_dependents == Some(false);
     let code = if accepted { 202 } else { 200 };
     match gone {
         Gone::Waiting(record) => Ok(read::answer(code, presenter.object(&record).await?, output)),
         Gone::Removed(record) if served.returns_deleted() => {
             Ok(read::answer(code, presenter.object(&record).await?, output))
         }
-        Gone::Tried(object) if served.returns_deleted() => {
+        Gone::WouldGo(object) if served.returns_deleted() => {
             Ok(Reply::object(code, &presenter.view(object), output))
         }
+        Gone::WouldBe(object) => Ok(Reply::object(code, &presenter.view(object), output)),
         Gone::Removed(record) => Ok(Reply::object(code, &success(served, &record.parse()), output)),
-        Gone::Tried(object) => Ok(Reply::object(code, &success(served, &object), output)),
+        Gone::WouldGo(object) => Ok(Reply::object(code, &success(served, &object), output)),
     }
 }
 
@@ -142,15 +147,18 @@ pub(crate) async fn delete(
         if !options.unasked {
             let mut warnings = server.admission().mutate(&mut review).await?;
             warnings.extend(server.admission().validate(&review).await?);
-            warnings.into_iter().for_each(|warning| call.warn(warning));
+            call.warn_all(warnings);
         }
 
         let step = plan(served, &object, options, server.clock().now());
         if options.dry_run {
             return Ok(match step {
-                Step::Remove => Gone::Tried(object),
+                // The real server shows what it has not filled in when it finds out late that nothing is left to
+                // wait for.
+                Step::Remove if has_finalizers(&object) => Gone::WouldBe(empty(served)),
+                Step::Remove => Gone::WouldGo(object),
                 Step::Wait => Gone::Waiting(record),
-                Step::Mark(object) | Step::MarkAndRemove(object) => Gone::Tried(object),
+                Step::Mark(object) | Step::MarkAndRemove(object) => Gone::WouldBe(object),
             });
         }
         match step {
@@ -199,7 +207,25 @@ pub(crate) async fn delete(
             }
         }
     }
-    Err(Status::conflict(group, resource, &key.name, super::write::MODIFIED))
+    Err(Status::conflict(group, resource, &key.name, super::identity::MODIFIED))
+}
+
+fn has_finalizers(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+/// An object of a resource about which nothing is known.
+fn empty(served: &Served) -> Value {
+    let mut object = json!({});
+    if served.custom_version().is_none()
+        && let Some(shape) = served.shape()
+        && let Ok(decoded) = decode::convert(shape, json!({}))
+    {
+        object = decoded.value;
+    }
+    object["kind"] = served.kind.kind.as_str().into();
+    object["apiVersion"] = served.kind.api_version().into();
+    object
 }
 
 pub(crate) fn check_preconditions(
@@ -354,26 +380,34 @@ fn grace(pod: &mut Value, options: &DeleteOptions, now: Timestamp) -> Grace {
 fn finalizers(served: &Served, object: &Value, options: &DeleteOptions) -> Vec<String> {
     let present: Vec<&str> =
         object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let propagation = match (options.orphan_dependents, options.policy) {
-        (Some(true), _) => Propagation::Orphan,
-        (Some(false), _) => Propagation::Background,
-        (None, Some(policy)) => policy,
-        (None, None) if present.contains(&ORPHAN) => Propagation::Orphan,
-        (None, None) if present.contains(&FOREGROUND) => Propagation::Foreground,
-        (None, None) if served.orphans_by_default() => Propagation::Orphan,
-        (None, None) => Propagation::Background,
-    };
-    let mut kept: Vec<String> = present
-        .iter()
-        .filter(|finalizer| !matches!(**finalizer, ORPHAN | FOREGROUND))
-        .map(|finalizer| (*finalizer).to_owned())
-        .collect();
-    if served.collects_garbage() {
-        match propagation {
-            Propagation::Orphan => kept.push(ORPHAN.to_owned()),
-            Propagation::Foreground => kept.push(FOREGROUND.to_owned()),
-            Propagation::Background => {}
-        }
+    let unchanged = || present.iter().map(|finalizer| (*finalizer).to_owned()).collect();
+    if !served.collects_garbage() {
+        return unchanged();
     }
-    kept
+    let of_collector = match propagation(served, &present, options) {
+        Propagation::Orphan => Some(ORPHAN),
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Background => None,
+    };
+    // They stay in their order where the same ones stay.
+    let is_same =
+        [ORPHAN, FOREGROUND].iter().all(|one| present.contains(one) == (of_collector == Some(*one)));
+    if is_same {
+        return unchanged();
+    }
+    let others = present.iter().copied().filter(|finalizer| !matches!(*finalizer, ORPHAN | FOREGROUND));
+    others.chain(of_collector).map(str::to_owned).collect()
+}
+
+/// What becomes of the dependents: as the deletion says, or as the object or its kind has it.
+fn propagation(served: &Served, finalizers: &[&str], options: &DeleteOptions) -> Propagation {
+    let orphans = match (options.orphan_dependents, options.policy) {
+        (Some(orphans), _) => orphans,
+        (None, Some(policy)) => return policy,
+        (None, None) if finalizers.contains(&FOREGROUND) && !finalizers.contains(&ORPHAN) => {
+            return Propagation::Foreground;
+        }
+        (None, None) => finalizers.contains(&ORPHAN) || served.orphans_by_default(),
+    };
+    if orphans { Propagation::Orphan } else { Propagation::Background }
 }

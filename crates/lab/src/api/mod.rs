@@ -1,10 +1,13 @@
 //! The request pipeline: from what a URL asks for to an answer.
 
 pub(crate) mod body;
+mod change;
 pub(crate) mod delete;
 pub(crate) mod filter;
+mod identity;
 pub(crate) mod negotiate;
 pub(crate) mod options;
+mod ownership;
 pub(crate) mod patch;
 pub(crate) mod present;
 pub(crate) mod read;
@@ -16,6 +19,7 @@ pub(crate) mod watch;
 pub(crate) mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
@@ -40,8 +44,6 @@ pub(crate) struct Call {
     /// When it came.
     pub(crate) now: jiff::Timestamp,
     pub(crate) attributes: Attributes,
-    /// The path below the subresource.
-    pub(crate) rest: String,
     /// The query as it was sent.
     pub(crate) query: String,
     pub(crate) parameters: Parameters,
@@ -51,6 +53,8 @@ pub(crate) struct Call {
     pub(crate) trouble: Trouble,
     /// True when admission has seen it already.
     pub(crate) admitted: bool,
+    /// True when the labels of a template were sent empty rather than left out, which messages tell apart.
+    pub(crate) bare_template: AtomicBool,
     /// What the client is warned about.
     pub(crate) warnings: Mutex<Vec<String>>,
 }
@@ -76,6 +80,13 @@ impl Call {
         let mut warnings = self.warnings.lock();
         if !warnings.contains(&text) {
             warnings.push(text);
+        }
+    }
+
+    /// Adds warnings, each of them once.
+    pub(crate) fn warn_all(&self, texts: impl IntoIterator<Item = impl Into<String>>) {
+        for text in texts {
+            self.warn(text);
         }
     }
 }

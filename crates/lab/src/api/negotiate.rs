@@ -189,11 +189,10 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
 /// The form of a body that is an object.
 pub(crate) fn input(headers: &HeaderMap) -> Result<Format, Status> {
     match content_type(headers) {
-        "" | "application/json" => Ok(Format::Json),
         "application/yaml" => Ok(Format::Yaml),
         "application/vnd.kubernetes.protobuf" => Ok(Format::Protobuf),
-        // What command-line tools send when nobody said what it is.
-        "application/x-www-form-urlencoded" | "*/*" => Ok(Format::Json),
+        // The last two are what command-line tools send when nobody said what it is.
+        "" | "application/json" | "application/x-www-form-urlencoded" | "*/*" => Ok(Format::Json),
         _ => Err(unsupported_body()),
     }
 }

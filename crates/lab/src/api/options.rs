@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Call;
+use crate::merge;
 use crate::schema::decode::FieldValidation;
 use crate::status::{FieldProblem, Problem, Status};
 
@@ -18,20 +19,25 @@ pub(crate) struct WriteOptions {
 impl WriteOptions {
     /// Reads and checks the options; `kind` is the name the real server gives them.
     pub(crate) fn read(call: &Call, kind: &str) -> Result<Self, Status> {
+        let problems = merge::check_manager(call.parameters.text("fieldManager"));
+        Self::read_rest(call, kind, problems)
+    }
+
+    /// Reads and checks the options of a patch, some of which depend on whether it is applied.
+    pub(crate) fn read_for_patch(call: &Call, applies: bool) -> Result<Self, Status> {
         let parameters = &call.parameters;
-        let mut problems = Vec::new();
+        let force = parameters.get("force").map(|_| parameters.flag("force"));
+        let problems = merge::check_patch_options(applies, parameters.text("fieldManager"), force);
+        Self::read_rest(call, "PatchOptions", problems)
+    }
+
+    /// Reads the options, after what is wrong with those that are checked first.
+    fn read_rest(call: &Call, kind: &str, mut problems: Vec<FieldProblem>) -> Result<Self, Status> {
+        let parameters = &call.parameters;
         let dry_runs: Vec<&str> = parameters.all("dryRun").filter(|value| !value.is_empty()).collect();
         if dry_runs.iter().any(|value| *value != "All") {
             let shown = Value::from(dry_runs.clone());
             problems.push(FieldProblem::new("dryRun", Problem::NotSupported(shown, vec!["All".to_owned()])));
-        }
-        let field_manager = parameters.text("fieldManager");
-        if field_manager.len() > 128 {
-            problems.push(FieldProblem::new("fieldManager", Problem::TooLong(128)));
-        }
-        if let Some(odd) = field_manager.chars().find(|character| character.is_control()) {
-            let why = format!("should only contain printable characters: {odd:?}");
-            problems.push(FieldProblem::new("fieldManager", Problem::Invalid(field_manager.into(), why)));
         }
         let validation = match parameters.text("fieldValidation") {
             "" | "Warn" => FieldValidation::Warn,
@@ -49,7 +55,7 @@ impl WriteOptions {
         }
         Ok(Self {
             dry_run: !dry_runs.is_empty(),
-            field_manager: field_manager.to_owned(),
+            field_manager: parameters.text("fieldManager").to_owned(),
             validation,
             force: parameters.flag("force"),
         })
@@ -69,19 +75,8 @@ impl WriteOptions {
 
     /// The manager whose fields a write owns: as named, or by the client's program.
     pub(crate) fn manager(&self, call: &Call) -> String {
-        if !self.field_manager.is_empty() {
-            return self.field_manager.clone();
-        }
-        let agent = call.headers.get(http::header::USER_AGENT);
-        let agent =
-            agent.map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned()).unwrap_or_default();
-        let program = agent.split('/').next().unwrap_or_default();
-        let printable: String = program.chars().filter(|character| !character.is_control()).collect();
-        let mut end = printable.len().min(128);
-        while !printable.is_char_boundary(end) {
-            end -= 1;
-        }
-        if printable.is_empty() { "unknown".to_owned() } else { printable[..end].to_owned() }
+        let agent = call.headers.get(http::header::USER_AGENT).map(|agent| agent.as_bytes());
+        merge::manager_name(&self.field_manager, &String::from_utf8_lossy(agent.unwrap_or_default()))
     }
 }
 

@@ -5,44 +5,43 @@ use serde_json::Value;
 use super::options::WriteOptions;
 use super::{Call, negotiate};
 use crate::merge;
+use crate::names::Gvk;
 use crate::registry::{Served, Source};
+use crate::schema::TypeRef;
 use crate::schema::decode::{self, FieldValidation};
-use crate::status::{FieldProblem, Problem, Status};
+use crate::status::Status;
+
+/// How a patch is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// RFC 6902.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// A merge that knows the lists of built-in kinds.
+    Strategic,
+    /// Server-side apply.
+    Apply,
+}
 
 /// A patch as it was sent.
 #[derive(Debug)]
-pub(crate) enum Patch {
-    /// RFC 6902.
-    Json(Value),
-    /// RFC 7386.
-    Merge(Value),
-    /// A merge that knows the lists of built-in kinds.
-    Strategic(Value),
-    /// Server-side apply.
-    Apply(Value),
+pub(crate) struct Patch {
+    pub(crate) form: Form,
+    pub(crate) value: Value,
+    /// What strict decoding finds wrong with the patch itself, such as repeated fields.
+    pub(crate) problems: Vec<String>,
 }
 
-impl Patch {
-    /// Reads the body by its media type.
-    pub(crate) fn read(call: &Call, served: &Served, options: &WriteOptions) -> Result<Self, Status> {
+impl Form {
+    /// The form a request says its patch has, if the resource knows it.
+    pub(crate) fn of(call: &Call, served: &Served) -> Result<Self, Status> {
         let custom = matches!(served.source, Source::Custom(..));
-        let media_type = negotiate::content_type(&call.headers);
-        if media_type != "application/apply-patch+yaml" && call.parameters.get("force").is_some() {
-            let why = "may not be specified for non-apply patch".to_owned();
-            let problem = FieldProblem::new("force", Problem::Forbidden(why));
-            return Err(Status::invalid("meta.k8s.io", "PatchOptions", "", vec![problem]));
-        }
-        match media_type {
-            "application/json-patch+json" => Ok(Self::Json(parse(call, options)?)),
-            "application/merge-patch+json" => Ok(Self::Merge(parse(call, options)?)),
-            "application/strategic-merge-patch+json" if !custom => Ok(Self::Strategic(parse(call, options)?)),
-            "application/apply-patch+yaml" => {
-                check_apply(options)?;
-                let configuration = decode::parse_yaml(&call.body)
-                    .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
-                duplicate(call, options, &configuration.problems)?;
-                Ok(Self::Apply(configuration.value))
-            }
+        match negotiate::content_type(&call.headers) {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" if !custom => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
             // A kind of patch that this resource does not know.
             "application/strategic-merge-patch+json" | "application/apply-patch+cbor" => Err(Status::new(
                 415,
@@ -62,58 +61,95 @@ impl Patch {
             }
         }
     }
+}
+
+impl Patch {
+    /// Reads the patch and the options of a request.
+    pub(crate) fn read(call: &Call, served: &Served) -> Result<(Self, WriteOptions), Status> {
+        let form = Form::of(call, served)?;
+        let options = WriteOptions::read_for_patch(call, form == Form::Apply)?;
+        let parsed = if form == Form::Apply {
+            let undecodable = |why: String| Status::bad_request(format!("error decoding patch: {why}"));
+            let parsed = decode::parse_yaml(&call.body)
+                .map_err(|why| undecodable(format!("error converting YAML to JSON: {why}")))?;
+            if !parsed.value.is_object() && !parsed.value.is_null() {
+                let kind = merge::json_kind(&parsed.value);
+                let into = "Go value of type map[string]interface {}";
+                return Err(undecodable(format!(
+                    "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into {into}"
+                )));
+            }
+            parsed
+        } else {
+            decode::parse_json(&call.body).map_err(|_| Status::bad_request("invalid JSON patch"))?
+        };
+        let (value, mut problems) = (parsed.value, parsed.problems);
+        if form == Form::Json {
+            problems = problems.into_iter().map(|problem| format!("json patch {problem}")).collect();
+            problems.extend(merge::json_patch_unknown_fields(&value));
+        }
+        Ok((Self { form, value, problems }, options))
+    }
 
     /// What the patch makes of a `Scale`.
     pub(crate) fn apply_to_scale(&self, scale: &Value) -> Result<Value, Status> {
-        match self {
-            Self::Json(patch) => merge::json_patch(scale, patch),
+        match self.form {
+            Form::Json => merge::json_patch(scale, &self.value),
             // A scale has no lists, so all ways of merging are one.
-            Self::Merge(patch) | Self::Apply(patch) | Self::Strategic(patch) => {
-                merge::json_merge(scale, patch)
-            }
+            Form::Merge | Form::Apply | Form::Strategic => merge::json_merge(scale, &self.value),
         }
     }
 
     /// What the patch makes of an object. An apply is merged elsewhere, since it knows owners.
     pub(crate) fn apply(&self, served: &Served, object: &Value) -> Result<Value, Status> {
-        match self {
-            Self::Json(patch) => merge::json_patch(object, patch),
-            Self::Merge(patch) | Self::Apply(patch) => merge::json_merge(object, patch),
-            Self::Strategic(patch) => {
+        match self.form {
+            Form::Json => merge::json_patch(object, &self.value),
+            Form::Merge | Form::Apply => merge::json_merge(object, &self.value),
+            Form::Strategic => {
                 let shape =
                     served.shape().ok_or_else(|| Status::internal("a built-in kind without a shape"))?;
-                merge::strategic_merge(shape, object, patch)
+                merge::strategic_merge(shape, object, &self.value)
             }
         }
     }
-}
 
-fn parse(call: &Call, options: &WriteOptions) -> Result<Value, Status> {
-    let patch = decode::parse_json(&call.body)
-        .map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
-    duplicate(call, options, &patch.problems)?;
-    Ok(patch.value)
-}
-
-fn duplicate(call: &Call, options: &WriteOptions, duplicates: &[String]) -> Result<(), Status> {
-    match options.validation {
-        FieldValidation::Strict if !duplicates.is_empty() => {
-            Err(Status::bad_request(format!("strict decoding error: {}", duplicates.join(", "))))
+    /// Reads what the patch made of an object of a built-in kind, which has to fit its shape. Gives the object and
+    /// the warnings about it.
+    pub(crate) fn read_result(
+        &self,
+        of: TypeRef<'_>,
+        expected: &Gvk,
+        result: Value,
+        validation: FieldValidation,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let problems = match validation {
+            FieldValidation::Ignore => Vec::new(),
+            FieldValidation::Warn | FieldValidation::Strict => self.problems.clone(),
+        };
+        match self.form {
+            Form::Strategic => {
+                let shown = merge::go_text(&self.value);
+                let by = decode::PatchedBy::Strategic(&shown);
+                decode::read_patched(of, expected, result, by, problems, validation)
+            }
+            Form::Json | Form::Merge | Form::Apply => {
+                decode::read_patched(of, expected, result, decode::PatchedBy::Text, problems, validation)
+            }
         }
-        FieldValidation::Warn => {
-            duplicates.iter().for_each(|duplicate| call.warn(duplicate));
-            Ok(())
-        }
-        _ => Ok(()),
     }
-}
 
-/// An apply needs a manager.
-fn check_apply(options: &WriteOptions) -> Result<(), Status> {
-    if options.field_manager.is_empty() {
-        let problem =
-            FieldProblem::new("fieldManager", Problem::Required("is required for apply patch".to_owned()));
-        return Err(Status::invalid("meta.k8s.io", "PatchOptions", "", vec![problem]));
+    /// Refuses or warns about what is wrong with a configuration that was applied: only its notation can be, since
+    /// fields that are not known cannot be merged.
+    pub(crate) fn complain_applied(&self, call: &Call, validation: FieldValidation) -> Result<(), Status> {
+        match (self.problems.first(), validation) {
+            (None, _) | (_, FieldValidation::Ignore) => Ok(()),
+            (Some(problem), FieldValidation::Strict) => Err(Status::bad_request(format!(
+                "error strict decoding patch: error converting YAML to JSON: {problem}"
+            ))),
+            (Some(_), FieldValidation::Warn) => {
+                call.warn_all(self.problems.iter().flat_map(|problem| decode::warnings_of(problem)));
+                Ok(())
+            }
+        }
     }
-    Ok(())
 }

@@ -67,17 +67,9 @@ pub(crate) fn unescape(text: &str, plus_is_space: bool) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-/// The path below a subresource, such as the rest of a proxied URL.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Target {
-    /// Who asks for what; the user is filled in by authentication.
-    pub(crate) attributes: Attributes,
-    /// What follows the subresource.
-    pub(crate) rest: String,
-}
-
-/// Reads method, path and query the way the real server's request info does.
-pub(crate) fn target(method: &Method, path: &str, parameters: &Parameters) -> Target {
+/// Reads method, path and query the way the real server's request info does; the user is filled in by
+/// authentication.
+pub(crate) fn target(method: &Method, path: &str, parameters: &Parameters) -> Attributes {
     let mut attributes = Attributes { path: path.to_owned(), ..Attributes::default() };
     attributes.verb = method.as_str().to_ascii_lowercase();
     let segments: Vec<String> = path
@@ -89,41 +81,40 @@ pub(crate) fn target(method: &Method, path: &str, parameters: &Parameters) -> Ta
     let (group, version, mut parts) = match segments.as_slice() {
         ["api", version, parts @ ..] if !parts.is_empty() => ("", *version, parts),
         ["apis", group, version, parts @ ..] if !parts.is_empty() => (*group, *version, parts),
-        _ => return Target { attributes, rest: String::new() },
+        _ => return attributes,
     };
-    attributes.group = group.to_owned();
-    attributes.version = version.to_owned();
-    attributes.verb = match *method {
+    group.clone_into(&mut attributes.group);
+    version.clone_into(&mut attributes.version);
+    let verb = match *method {
         Method::POST => "create",
         Method::PUT => "update",
         Method::PATCH => "patch",
         Method::DELETE => "delete",
         Method::GET | Method::HEAD => "get",
         _ => "",
-    }
-    .to_owned();
+    };
+    verb.clone_into(&mut attributes.verb);
     // The old form with the verb in the path.
     if parts[0] == "watch" && parts.len() > 1 {
-        attributes.verb = "watch".to_owned();
+        "watch".clone_into(&mut attributes.verb);
         parts = &parts[1..];
     }
     // `namespaces/x/pods` is about pods; `namespaces/x`, `namespaces/x/status` and `.../finalize` about namespaces.
     if parts[0] == "namespaces" && parts.len() > 1 {
-        attributes.namespace = parts[1].to_owned();
+        parts[1].clone_into(&mut attributes.namespace);
         if parts.len() > 2 && !(group.is_empty() && matches!(parts[2], "status" | "finalize")) {
             parts = &parts[2..];
         }
     }
-    attributes.resource = parts[0].to_owned();
-    attributes.name = parts.get(1).copied().unwrap_or_default().to_owned();
-    attributes.subresource = parts.get(2).copied().unwrap_or_default().to_owned();
-    let rest = parts.get(3..).unwrap_or_default().join("/");
+    parts[0].clone_into(&mut attributes.resource);
+    parts.get(1).copied().unwrap_or_default().clone_into(&mut attributes.name);
+    parts.get(2).copied().unwrap_or_default().clone_into(&mut attributes.subresource);
 
     if attributes.name.is_empty() {
         match attributes.verb.as_str() {
-            "get" if parameters.flag("watch") => attributes.verb = "watch".to_owned(),
-            "get" => attributes.verb = "list".to_owned(),
-            "delete" => attributes.verb = "deletecollection".to_owned(),
+            "get" if parameters.flag("watch") => "watch".clone_into(&mut attributes.verb),
+            "get" => "list".clone_into(&mut attributes.verb),
+            "delete" => "deletecollection".clone_into(&mut attributes.verb),
             _ => {}
         }
         if matches!(attributes.verb.as_str(), "list" | "watch" | "deletecollection") {
@@ -132,24 +123,24 @@ pub(crate) fn target(method: &Method, path: &str, parameters: &Parameters) -> Ta
             if let Some(name) = named.as_ref().and_then(|selector| selector.required("metadata.name"))
                 && !name.contains('/')
             {
-                attributes.name = name.to_owned();
+                name.clone_into(&mut attributes.name);
             }
         }
     }
     if matches!(attributes.verb.as_str(), "list" | "watch" | "deletecollection") {
-        attributes.label_selector = parameters.text("labelSelector").to_owned();
-        attributes.field_selector = parameters.text("fieldSelector").to_owned();
+        parameters.text("labelSelector").clone_into(&mut attributes.label_selector);
+        parameters.text("fieldSelector").clone_into(&mut attributes.field_selector);
     }
-    Target { attributes, rest }
+    attributes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(method: Method, url: &str) -> Attributes {
+    fn read(method: &Method, url: &str) -> Attributes {
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
-        target(&method, path, &Parameters::parse(query)).attributes
+        target(method, path, &Parameters::parse(query))
     }
 
     #[test]
@@ -183,7 +174,7 @@ mod tests {
             (Method::GET, "/apis/apps/v1", ["get", "", "", "", "", ""]),
             (Method::GET, "/healthz", ["get", "", "", "", "", ""]),
         ] {
-            let is = read(method, url);
+            let is = read(&method, url);
             let fields = [&is.verb, &is.group, &is.resource, &is.namespace, &is.name, &is.subresource];
             assert_eq!(fields.map(String::as_str), expected, "{url}");
         }

@@ -1,21 +1,23 @@
 //! The rules of a kind, whether it is built in or defined by a custom resource definition.
 
+use std::sync::atomic::Ordering;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Call;
 use super::patch::Patch;
+use super::{Call, body};
 use crate::admission::configurations;
 use crate::crd::{Checked, definition};
 use crate::kinds::meta::NameRule;
 use crate::kinds::{self, WriteContext};
 use crate::merge;
-use crate::names::Gvk;
 use crate::registry::Served;
 use crate::schema::TypeRef;
 use crate::schema::decode::{self, FieldValidation};
 use crate::server::Server;
-use crate::status::{FieldProblem, Status};
+use crate::status::{FieldProblem, Problem, Status};
+use crate::store::leaves_gaps;
 
 /// The rules that hold for one call.
 pub(crate) struct Rules<'a> {
@@ -30,23 +32,32 @@ impl Rules<'_> {
     pub(crate) fn context(&self) -> WriteContext<'_> {
         WriteContext {
             kind: &self.served.kind,
-            subresource: self.subresource,
+            // Whoever scales an object writes the object itself.
+            subresource: if self.subresource == "scale" { "" } else { self.subresource },
             now: self.server.clock().now(),
             user: &self.call.attributes.user,
             namespace: &self.call.attributes.namespace,
         }
     }
 
-    /// Brings what a patch or an apply made into the form of the kind: unknown fields go, what is missing gets
-    /// its default.
-    pub(crate) fn reshape(&self, object: Value, validation: FieldValidation) -> Result<Value, Status> {
+    /// Brings what an apply made into the form of the kind, with its defaults. All fields are known, or it would
+    /// not have been merged.
+    pub(crate) fn reshape_applied(&self, object: Value, configuration: &Value) -> Result<Value, Status> {
         if self.served.custom_version().is_some() {
-            return complete(self.call, self.served, object, Vec::new(), validation);
+            return Ok(defaulted(self.served, object, self.call.now));
         }
-        let shape = self.shape()?;
-        let decoded = decode::convert(shape, object).map_err(|why| cannot_handle(self.served, &why))?;
-        complain(self.call, self.served, &decoded.problems, validation)?;
-        Ok(defaulted(self.served, decoded.value, self.server.clock().now()))
+        self.note_hollow(&object);
+        let decoded = decode::convert(self.shape()?, object).map_err(|why| {
+            let kind = merge::kind_text(&self.served.kind.api_version(), &self.served.kind.kind);
+            let named = merge::named(configuration);
+            let failure = format!("unable to convert unstructured object to {kind}: {why}");
+            Status::new(
+                500,
+                "",
+                format!("failed to convert new object ({named}) to proper version: {failure}"),
+            )
+        })?;
+        Ok(defaulted(self.served, decoded.value, self.call.now))
     }
 
     /// Brings what a patch made into the form of the kind. What does not fit is the patch's fault.
@@ -56,21 +67,15 @@ impl Rules<'_> {
         patch: &Patch,
         validation: FieldValidation,
     ) -> Result<Value, Status> {
-        let expected =
-            [("kind", self.served.kind.kind.clone()), ("apiVersion", self.served.kind.api_version())];
-        for (field, wanted) in &expected {
-            let found = object[*field].as_str().unwrap_or_default();
-            if found != wanted {
-                let why = format!("the {field} of an object cannot be changed from {wanted} to {found}");
-                return Err(decode::patch_refused(&object.to_string(), &why));
-            }
-        }
         if let Some(version) = self.served.custom_version() {
             let mut object = object;
             let shown = object.to_string();
-            let unknown = version.decode(&mut object, validation != FieldValidation::Ignore)?;
-            let problems: Vec<String> =
-                unknown.iter().map(|place| format!("unknown field \"{place}\"")).collect();
+            decode::check_named(&shown).map_err(|why| decode::patch_refused(&shown, &why))?;
+            let unknown = version
+                .read(&mut object, validation != FieldValidation::Ignore)
+                .map_err(|why| decode::patch_refused(&shown, &why))?;
+            let mut problems = patch.problems.clone();
+            problems.extend(unknown.iter().map(|place| format!("unknown field \"{place}\"")));
             if validation == FieldValidation::Strict && !problems.is_empty() {
                 let why = format!("strict decoding error: {}", problems.join(", "));
                 return Err(decode::patch_refused(&shown, &why));
@@ -79,17 +84,16 @@ impl Rules<'_> {
             return Ok(defaulted(self.served, object, self.call.now));
         }
         let shape = self.shape()?;
-        let shown;
-        let by = match patch {
-            Patch::Strategic(patch) => {
-                shown = merge::go_text(patch);
-                decode::PatchedBy::Strategic(&shown)
-            }
-            _ => decode::PatchedBy::Text,
-        };
-        let (object, warnings) = decode::read_patched(shape, object, by, Vec::new(), validation)?;
-        warnings.into_iter().for_each(|warning| self.call.warn(warning));
-        Ok(defaulted(self.served, object, self.call.now))
+        self.note_hollow(&object);
+        // An empty list of managed fields means that they are to be forgotten; typed objects have no empty lists.
+        let forgets = object["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
+        let (object, warnings) = patch.read_result(shape, &self.served.kind, object, validation)?;
+        self.call.warn_all(warnings);
+        let mut object = defaulted(self.served, object, self.call.now);
+        if forgets {
+            object["metadata"]["managedFields"] = Value::Array(Vec::new());
+        }
+        Ok(object)
     }
 
     fn shape(&self) -> Result<TypeRef<'_>, Status> {
@@ -135,77 +139,113 @@ impl Rules<'_> {
         }
     }
 
-    /// Refuses an object that breaks the rules.
+    /// Refuses an object that breaks the rules; what does not can still be warned about.
     pub(crate) fn check_create(&self, object: &Value) -> Result<(), Status> {
         let context = self.context();
-        let problems = match self.served.custom_version() {
+        match self.served.custom_version() {
             None if self.served.is_definition() => {
-                definition::warnings(object, None).into_iter().for_each(|text| self.call.warn(text));
                 let mut problems = kinds::meta::validate(&object["metadata"], false, NameRule::Subdomain);
                 problems.extend(definition::validate_create(object));
-                problems
+                self.refuse(object, problems)?;
+                self.call.warn_all(definition::warnings(object, None));
             }
             None => {
-                kinds::warnings_on_create(&context, object).into_iter().for_each(|text| self.call.warn(text));
-                checked_expressions(&self.served.kind, object, None, kinds::validate_create(&context, object))
+                let mut problems = kinds::validate_create(&context, object);
+                problems.extend(configurations::expression_problems(&self.served.kind, object, None));
+                self.refuse(object, problems)?;
+                self.call.warn_all(kinds::warnings_on_create(&context, object));
             }
             Some(version) => {
+                self.refuse_unnamed(object)?;
                 let metadata =
                     kinds::meta::validate(&object["metadata"], self.served.namespaced, NameRule::Subdomain);
-                self.checked(version.validate_create(object, metadata))
+                self.refuse_checked(object, version.validate_create(object, metadata))?;
             }
-        };
-        self.refuse(object, problems)
+        }
+        Ok(())
     }
 
-    /// Refuses a change that breaks the rules.
+    /// Refuses a change that breaks the rules; what does not can still be warned about.
     pub(crate) fn check_update(&self, old: &Value, new: &Value) -> Result<(), Status> {
         let context = self.context();
-        let problems = match self.served.custom_version() {
+        match self.served.custom_version() {
             None if self.served.is_definition() => {
                 let mut problems = kinds::meta::validate_update(&new["metadata"], &old["metadata"]);
-                if self.subresource == "status" {
-                    problems.extend(definition::validate_status(new));
+                let status = self.subresource == "status";
+                problems.extend(if status {
+                    definition::validate_status(new)
                 } else {
-                    definition::warnings(new, Some(old)).into_iter().for_each(|text| self.call.warn(text));
-                    problems.extend(definition::validate_update(new, old));
+                    definition::validate_update(new, old)
+                });
+                self.refuse(new, problems)?;
+                if !status {
+                    self.call.warn_all(definition::warnings(new, Some(old)));
                 }
-                problems
             }
             None => {
-                kinds::warnings_on_update(&context, old, new)
-                    .into_iter()
-                    .for_each(|text| self.call.warn(text));
-                checked_expressions(
-                    &self.served.kind,
-                    new,
-                    Some(old),
-                    kinds::validate_update(&context, old, new),
-                )
+                let mut problems = kinds::validate_update(&context, old, new);
+                problems.extend(configurations::expression_problems(&self.served.kind, new, Some(old)));
+                self.refuse(new, problems)?;
+                self.call.warn_all(kinds::warnings_on_update(&context, old, new));
             }
             Some(version) => {
+                self.refuse_unnamed(new)?;
                 let mut metadata =
                     kinds::meta::validate(&new["metadata"], self.served.namespaced, NameRule::Subdomain);
                 metadata.extend(kinds::meta::validate_update(&new["metadata"], &old["metadata"]));
-                self.checked(if self.subresource == "status" {
+                let checked = if self.subresource == "status" {
                     version.validate_status_update(new, old, metadata)
                 } else {
                     version.validate_update(new, old, metadata)
-                })
+                };
+                self.refuse_checked(new, checked)?;
             }
-        };
-        self.refuse(new, problems)
+        }
+        Ok(())
     }
 
-    fn checked(&self, checked: Checked) -> Vec<FieldProblem> {
-        checked.warnings.into_iter().for_each(|text| self.call.warn(text));
-        checked.problems
+    /// Problems that show labels as they were sent: empty, where they were empty.
+    fn as_sent(&self, mut problems: Vec<FieldProblem>) -> Vec<FieldProblem> {
+        if self.call.bare_template.load(Ordering::Relaxed) {
+            for problem in
+                problems.iter_mut().filter(|problem| problem.field == "spec.template.metadata.labels")
+            {
+                if let Problem::Invalid(shown @ Value::Null, _) = &mut problem.kind {
+                    *shown = Value::Object(serde_json::Map::new());
+                }
+            }
+        }
+        problems
+    }
+
+    /// Notes what of an object will be lost once it has the form of its kind.
+    fn note_hollow(&self, object: &Value) {
+        let bare = object.pointer(body::TEMPLATE_LABELS).is_some_and(body::is_hollow);
+        self.call.bare_template.store(bare, Ordering::Relaxed);
+    }
+
+    /// Refuses a custom resource that does not say of which version it is: the real server takes it for a fault of
+    /// its own.
+    fn refuse_unnamed(&self, object: &Value) -> Result<(), Status> {
+        match object["apiVersion"].as_str() {
+            None | Some("") => {
+                Err(Status::internal("Object 'apiVersion' is missing in 'object has no apiVersion field'"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn refuse_checked(&self, object: &Value, checked: Checked) -> Result<(), Status> {
+        self.refuse(object, checked.problems)?;
+        self.call.warn_all(checked.warnings);
+        Ok(())
     }
 
     fn refuse(&self, object: &Value, problems: Vec<FieldProblem>) -> Result<(), Status> {
         if problems.is_empty() {
             return Ok(());
         }
+        let problems = self.as_sent(problems);
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         // The kind is told as the object says it, which may be what is wrong with it.
         let kind = object["kind"].as_str().unwrap_or(&self.served.kind.kind);
@@ -247,6 +287,20 @@ pub(crate) fn defaulted(served: &Served, mut object: Value, now: Timestamp) -> V
     object
 }
 
+/// The object as it is stored: with the defaults of what preparing it set or took away. A custom one is stored as
+/// it came out of the write.
+pub(crate) fn as_stored(served: &Served, object: Value, now: Timestamp) -> Value {
+    if served.custom_version().is_some() { object } else { defaulted(served, object, now) }
+}
+
+/// The object as it comes back from where it is stored: a custom one with typed metadata.
+pub(crate) fn as_read(served: &Served, mut object: Value) -> Value {
+    if let Some(version) = served.custom_version().filter(|_| leaves_gaps(&object["metadata"])) {
+        version.from_storage(&mut object);
+    }
+    object
+}
+
 /// Refuses or warns about fields that are unknown or there twice.
 fn complain(
     call: &Call,
@@ -258,7 +312,7 @@ fn complain(
         _ if problems.is_empty() => Ok(()),
         FieldValidation::Ignore => Ok(()),
         FieldValidation::Warn => {
-            problems.iter().for_each(|problem| call.warn(problem));
+            call.warn_all(problems);
             Ok(())
         }
         FieldValidation::Strict => {
@@ -271,15 +325,4 @@ fn complain(
 fn cannot_handle(served: &Served, why: &str) -> Status {
     let (kind, version) = (&served.kind.kind, &served.kind.version);
     Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
-}
-
-/// The problems of an object, with those of the expressions in it.
-fn checked_expressions(
-    kind: &Gvk,
-    object: &Value,
-    old: Option<&Value>,
-    mut problems: Vec<FieldProblem>,
-) -> Vec<FieldProblem> {
-    problems.extend(configurations::expression_problems(kind, object, old));
-    problems
 }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::negotiate::{self, Output};
 use super::options::{DeleteOptions, WriteOptions};
-use super::patch::Patch;
+use super::patch::{Form, Patch};
 use super::present::Presenter;
 use super::reply::Reply;
 use super::write::{self, Change};
-use super::{Call, body, delete, not_allowed, read, unknown_resource};
+use super::{Call, body, delete, identity, not_allowed, ownership, read, unknown_resource};
 use crate::admission::eviction;
 use crate::admission::{Operation, Review};
 use crate::auth;
@@ -21,6 +21,7 @@ use crate::merge;
 use crate::names::{GroupResource, Gvk};
 use crate::reader::Reader as _;
 use crate::registry::Served;
+use crate::schema::builtin;
 use crate::schema::decode::FieldValidation;
 use crate::server::{Server, Stored};
 use crate::status::{FieldProblem, Problem, Status};
@@ -56,7 +57,7 @@ pub(crate) async fn handle(server: &Arc<Server>, call: &Call, served: &Arc<Serve
         (_, "update") => {
             let options = WriteOptions::read(call, "UpdateOptions")?;
             let object = body::object(call, served, options.validation)?;
-            write::finish(server, call, served, subresource, &options, Change::Replace(&object)).await
+            write::finish(server, call, served, subresource, &options, Change::Replace(object)).await
         }
         (_, "patch") => write::patch_subresource(server, call, served, subresource).await,
         _ => Err(not_allowed()),
@@ -86,53 +87,87 @@ pub(crate) fn review(
 async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Result<Reply, Status> {
     let output = negotiate::output(&call.headers, &call.parameters, false)?;
     let presenter = Presenter::new(server, served, output, &call.parameters)?;
-    let reply = |object: &Value| -> Result<Reply, Status> {
-        let scale = presenter.view_as(&scale_kind(), scale_of(served, object)?);
-        Ok(Reply::object(200, &scale, output))
-    };
     if call.attributes.verb == "get" {
         let record = read::find(server, call, served).await?;
-        let object = server.read(served, &record).await?;
-        return reply(&object);
+        let scale = scale_of(served, &server.read(served, &record).await?)?;
+        return Ok(Reply::object(200, &presenter.view_as(&scale_kind(), scale), output));
     }
-    let kind = if call.attributes.verb == "update" { "UpdateOptions" } else { "PatchOptions" };
-    let options = WriteOptions::read(call, kind)?;
-    let wanted = if call.attributes.verb == "update" {
-        Wanted::Whole(body::other(call, &scale_kind())?)
+    let (wanted, options) = if call.attributes.verb == "update" {
+        let options = WriteOptions::read(call, "UpdateOptions")?;
+        let mut scale = body::other(call, &scale_kind(), options.validation)?;
+        identity::same_namespace(call, served, &mut scale)?;
+        identity::same_name(&scale, &call.key(served))?;
+        (Wanted::Whole(scale), options)
     } else {
-        Wanted::Patch(Patch::read(call, served, &options)?)
+        let (patch, options) = Patch::read(call, served)?;
+        (Wanted::Patch(patch), options)
     };
-    let paths = served.replicas_paths();
-    let change = |object: Value| {
-        let mut current = scale_of(served, &object)?;
-        let owners =
+    let scaling = Scaling { call, served, options: &options, wanted: &wanted };
+    let change = |object: Value| scaling.change(object);
+    let (outcome, _) =
+        write::modify(server, call, served, "scale", &options, Change::Tracked(&change)).await?;
+    let object = match outcome {
+        write::Outcome::Stored(record) => server.read(served, &record).await?,
+        write::Outcome::Shown(object) => object,
+    };
+    let scale = presenter.view_as(&scale_kind(), scale_seen(served, &object)?);
+    Ok(Reply::object(200, &scale, output))
+}
+
+/// A write to the scale of an object.
+struct Scaling<'a> {
+    call: &'a Call,
+    served: &'a Served,
+    options: &'a WriteOptions,
+    wanted: &'a Wanted,
+}
+
+impl Scaling<'_> {
+    /// Brings what a patch made into the form of a scale.
+    fn reshaped(&self, patch: &Patch, scale: Value) -> Result<Value, Status> {
+        let shape =
+            builtin::kind_of(&scale_kind()).ok_or_else(|| Status::internal("a kind without a shape"))?;
+        let (scale, warnings) = patch.read_result(shape, &scale_kind(), scale, self.options.validation)?;
+        self.call.warn_all(warnings);
+        Ok(scale)
+    }
+
+    /// The object with the number of replicas that is wanted, and its owners.
+    fn change(&self, object: Value) -> Result<Value, Status> {
+        let Self { call, served, options, .. } = *self;
+        let paths = served.replicas_paths();
+        let mut current = match served.custom_version() {
+            None => scale_of(served, &object)?,
+            Some(version) => crd::scale_for_update(version, &object)?,
+        };
+        current["metadata"]["managedFields"] =
             merge::to_scale(&object["metadata"]["managedFields"], &paths).map_err(Status::internal)?;
-        current["metadata"]["managedFields"] = owners;
-        let scale = match &wanted {
-            Wanted::Patch(Patch::Apply(configuration)) => {
-                server.apply_scale(&options, &current, configuration, call.now)?
+        let owners = ownership::Owners { served, subresource: "scale", now: call.now };
+        let scale = match self.wanted {
+            Wanted::Patch(patch) if patch.form == Form::Apply => {
+                let scale = owners.apply_scale(options, &current, &patch.value)?;
+                patch.complain_applied(call, options.validation)?;
+                scale
             }
-            Wanted::Patch(patch) => server.track_scale(
-                &options.manager(call),
-                &current,
-                patch.apply_to_scale(&current)?,
-                call.now,
-            ),
+            Wanted::Patch(patch) => {
+                let patched = self.reshaped(patch, patch.apply_to_scale(&current)?)?;
+                owners.update_scale(&options.manager(call), &current, patched)
+            }
             Wanted::Whole(scale) => {
-                server.track_scale(&options.manager(call), &current, scale.clone(), call.now)
+                let found = identity::uid_of(&object).unwrap_or_default();
+                if let Some(uid) = identity::uid_of(scale).filter(|uid| *uid != found) {
+                    let key = call.key(served);
+                    let why = identity::uid_mismatch(served, &key, uid, found);
+                    let (group, resource) = (&served.resource.group, &served.resource.resource);
+                    return Err(Status::conflict(group, resource, &key.name, &why));
+                }
+                owners.update_scale(&options.manager(call), &current, scale.clone())
             }
         };
-        let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        if !version.is_empty() && object["metadata"]["resourceVersion"] != version {
-            let name = &call.attributes.name;
-            return Err(Status::conflict(
-                &served.resource.group,
-                &served.resource.resource,
-                name,
-                write::MODIFIED,
-            ));
-        }
-        let owners = merge::from_scale(
+        let mut scale = scale;
+        identity::same_namespace(call, served, &mut scale)?;
+        identity::same_name(&scale, &call.key(served))?;
+        let entries = merge::from_scale(
             &object["metadata"]["managedFields"],
             &scale["metadata"]["managedFields"],
             &served.kind.api_version(),
@@ -140,16 +175,14 @@ async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Resul
         )
         .map_err(Status::internal)?;
         let mut object = apply_scale(served, object, &scale)?;
-        object["metadata"]["managedFields"] = owners;
+        object["metadata"]["managedFields"] = entries;
+        // Whoever tells a version means it, and is told when it is another one.
+        let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        if !version.is_empty() {
+            object["metadata"]["resourceVersion"] = version.into();
+        }
         Ok(object)
-    };
-    let (outcome, _) =
-        write::modify(server, call, served, "scale", &options, Change::Tracked(&change)).await?;
-    let object = match outcome {
-        write::Outcome::Stored(record) => server.read(served, &record).await?,
-        write::Outcome::Tried(object) => object,
-    };
-    reply(&object)
+    }
 }
 
 /// The kind all scales have.
@@ -163,13 +196,23 @@ enum Wanted {
     Patch(Patch),
 }
 
-pub(crate) fn scale_of(served: &Served, object: &Value) -> Result<Value, Status> {
+/// The scale of an object.
+fn scale_of(served: &Served, object: &Value) -> Result<Value, Status> {
     match served.custom_version() {
         None => kinds::scale_of(&served.kind, object).ok_or_else(unknown_resource),
         Some(version) => crd::scale_of(version, object),
     }
 }
 
+/// The scale of an object that is written: a number that is not there is none.
+pub(crate) fn scale_seen(served: &Served, object: &Value) -> Result<Value, Status> {
+    match served.custom_version() {
+        None => scale_of(served, object),
+        Some(version) => crd::scale_seen(version, object),
+    }
+}
+
+/// The object with the number of replicas of a scale.
 pub(crate) fn apply_scale(served: &Served, object: Value, scale: &Value) -> Result<Value, Status> {
     match served.custom_version() {
         None => kinds::apply_scale(&served.kind, &object, scale),
@@ -185,7 +228,7 @@ pub(crate) fn apply_scale(served: &Served, object: Value, scale: &Value) -> Resu
 async fn evict(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
     let output = negotiate::output_of_answer(call)?;
     let kind = Gvk::new("policy", "v1", "Eviction");
-    let object = body::other(call, &kind)?;
+    let object = body::other(call, &kind, FieldValidation::Ignore)?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if name != call.attributes.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
@@ -272,7 +315,7 @@ async fn try_evict(
 pub(crate) async fn bind(server: &Arc<Server>, call: &Call, name: Option<&str>) -> Result<Reply, Status> {
     let output = negotiate::output_of_answer(call)?;
     let options = WriteOptions::read(call, "CreateOptions")?;
-    let binding = body::other(call, &Gvk::new("", "v1", "Binding"))?;
+    let binding = body::other(call, &Gvk::new("", "v1", "Binding"), options.validation)?;
     let name = match name {
         Some(name) => name.to_owned(),
         None => binding["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
@@ -353,7 +396,7 @@ pub(crate) async fn bind(server: &Arc<Server>, call: &Call, name: Option<&str>) 
 async fn token(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
     let output = negotiate::output_of_answer(call)?;
     let kind = Gvk::new("authentication.k8s.io", "v1", "TokenRequest");
-    let request = body::other(call, &kind)?;
+    let request = body::other(call, &kind, FieldValidation::Ignore)?;
     let (now, reader) = (server.clock().now(), Stored(Arc::clone(server.store())));
     let (namespace, name) = (&call.attributes.namespace, &call.attributes.name);
     let prepared = server.tokens().prepare_token(&reader, namespace, name, &request, now)?;

@@ -113,6 +113,7 @@ pub(crate) struct CallCost {
     pub(crate) size: Option<Range>,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the rows of the tables of estimates are options")]
 impl CallCost {
     pub(crate) fn plain(cost: Range) -> Option<Self> {
         Some(Self { cost, size: None })
@@ -322,7 +323,7 @@ impl<'c> Estimator<'c> {
     }
 
     /// The items of a list as an argument.
-    pub(crate) fn item_of(&self, arg: &Arg<'c>) -> Option<Arg<'c>> {
+    pub(crate) fn item_of(arg: &Arg<'c>) -> Option<Arg<'c>> {
         let kind = match &arg.kind {
             Type::List(item) => (**item).clone(),
             Type::Map(key, _) => (**key).clone(),

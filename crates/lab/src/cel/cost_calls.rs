@@ -63,6 +63,7 @@ pub(crate) fn listed<'c>(
 }
 
 /// Functions that have an estimate by their name.
+#[expect(clippy::too_many_lines, reason = "one table with a row for each function")]
 pub(crate) fn named<'c>(
     estimator: &Estimator<'c>,
     function: &str,
@@ -117,7 +118,7 @@ pub(crate) fn named<'c>(
         ) => CallCost::plain(one),
         ("fieldSelector" | "labelSelector", _, [selector]) => CallCost::plain(selector_cost(size(selector))),
         ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes", Some(list), _) => {
-            match estimator.item_of(list) {
+            match Estimator::item_of(list) {
                 Some(item) => {
                     let mut each = one;
                     if matches!(item.kind, Type::String | Type::Bytes) {
@@ -150,7 +151,7 @@ pub(crate) fn named<'c>(
         }
         ("join", Some(list), _) => {
             let count = size(list);
-            let mut result = estimator.item_of(list).map_or(Range::ZERO, |item| count.times(size(&item)));
+            let mut result = Estimator::item_of(list).map_or(Range::ZERO, |item| count.times(size(&item)));
             if let Some(separator) = args.first() {
                 let gaps = Range { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) };
                 result = result + size(separator).times(gaps);

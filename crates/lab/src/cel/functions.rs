@@ -43,8 +43,3 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
 pub(crate) fn function(name: &str, stored: bool) -> Option<&'static Function> {
     FUNCTIONS.get(name).filter(|function| stored || function.overloads.iter().any(|overload| !overload.later))
 }
-
-/// The name of a function as it is known here.
-pub(crate) fn function_name(name: &str) -> Option<&'static str> {
-    FUNCTIONS.get_key_value(name).map(|(name, _)| *name)
-}

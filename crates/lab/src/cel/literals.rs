@@ -46,14 +46,20 @@ impl<'c> Walk<'c> {
                     self.format(expr, format, &values);
                 }
                 let formatted = formatted || function == "format";
-                target.iter().for_each(|target| self.node(target, formatted));
-                args.iter().for_each(|arg| self.node(arg, formatted));
+                if let Some(target) = target {
+                    self.node(target, formatted);
+                }
+                for arg in args {
+                    self.node(arg, formatted);
+                }
             }
             Kind::List { items } => {
                 if !formatted {
                     self.alike(items.iter().map(|item| (&item.value, item.optional)), true);
                 }
-                items.iter().for_each(|item| self.node(&item.value, formatted));
+                for item in items {
+                    self.node(&item.value, formatted);
+                }
             }
             Kind::Map { entries } => {
                 if !formatted {

@@ -9,6 +9,7 @@ mod cost;
 mod cost_calls;
 mod decl;
 mod errors;
+mod escapes;
 mod functions;
 mod interpolate;
 mod lexer;

@@ -299,7 +299,7 @@ fn append<'a>(one: &List<'a>, other: &List<'a>) -> Result<'a> {
             for item in other.iter() {
                 let item = item?;
                 if let Some(place) = places.get(&key(&item)) {
-                    items[*place] = item
+                    items[*place] = item;
                 } else {
                     places.insert(key(&item), items.len());
                     items.push(item);
@@ -398,9 +398,8 @@ pub(crate) fn contains<'a>(value: &Val<'a>, within: &Val<'a>) -> Result<'a, bool
                 };
                 match found {
                     Ok(true) => return Ok(true),
-                    Ok(false) => {}
                     Err(found) if typed => failure = failure.or(Some(found)),
-                    Err(_) => {}
+                    Ok(false) | Err(_) => {}
                 }
             }
             failure.map_or(Ok(false), Err)

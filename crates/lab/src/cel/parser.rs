@@ -136,8 +136,12 @@ impl<'s> Parser<'s> {
             Kind::Literal(_) | Kind::Ident(_) | Kind::Broken => {}
             Kind::Select { operand, .. } => self.renumber(operand),
             Kind::Call { target, args, .. } => {
-                target.iter_mut().for_each(|target| self.renumber(target));
-                args.iter_mut().for_each(|arg| self.renumber(arg));
+                for target in target.iter_mut() {
+                    self.renumber(target);
+                }
+                for arg in args.iter_mut() {
+                    self.renumber(arg);
+                }
             }
             Kind::List { items } => items.iter_mut().for_each(|item| self.renumber(&mut item.value)),
             Kind::Map { entries } => entries.iter_mut().for_each(|entry| {
@@ -145,12 +149,16 @@ impl<'s> Parser<'s> {
                 self.renumber(&mut entry.value);
             }),
             Kind::Record { fields, .. } => {
-                fields.iter_mut().for_each(|field| self.renumber(&mut field.value));
+                for field in fields.iter_mut() {
+                    self.renumber(&mut field.value);
+                }
             }
             Kind::Fold(fold) => {
                 let parts =
                     [&mut fold.range, &mut fold.start, &mut fold.condition, &mut fold.step, &mut fold.result];
-                parts.into_iter().for_each(|part| self.renumber(part));
+                for part in parts {
+                    self.renumber(part);
+                }
             }
         }
     }
@@ -531,10 +539,10 @@ impl<'s> Parser<'s> {
             Token::Symbol("null") => Ok(self.literal(at, Literal::Null)),
             Token::Symbol("-") => {
                 self.step();
-                self.number(at, true)
+                Ok(self.number(at, true))
             }
-            Token::Int | Token::Uint | Token::Float => self.number(at, false),
-            Token::String | Token::Bytes => self.text(at),
+            Token::Int | Token::Uint | Token::Float => Ok(self.number(at, false)),
+            Token::String | Token::Bytes => Ok(self.text(at)),
             _ => self.mismatched(&format!("{{'[', '{{', '(', '.', '-', '!', {STARTS}")),
         }
     }
@@ -551,7 +559,7 @@ impl<'s> Parser<'s> {
         self.node(at, Kind::Literal(literal))
     }
 
-    fn number(&mut self, at: u32, negative: bool) -> Read<Expr> {
+    fn number(&mut self, at: u32, negative: bool) -> Expr {
         let (token, text) = (self.token(), self.word().text.clone());
         self.step();
         let sign = if negative { "-" } else { "" };
@@ -572,28 +580,28 @@ impl<'s> Parser<'s> {
                 (number.map(Literal::Double), "double")
             }
         };
-        Ok(match literal {
+        match literal {
             Some(literal) => self.node(at, Kind::Literal(literal)),
             None => self.broken(at, format!("invalid {what} literal")),
-        })
+        }
     }
 
-    fn text(&mut self, at: u32) -> Read<Expr> {
+    fn text(&mut self, at: u32) -> Expr {
         let (token, text) = (self.token(), self.word().text.clone());
         self.step();
         let literal = if token == Token::Bytes {
-            unescape(&text[1..], true).map(|bytes| Literal::Bytes(bytes.into()))
+            super::escapes::unescape(&text[1..], true).map(|bytes| Literal::Bytes(bytes.into()))
         } else {
-            unescape(&text, false).and_then(|bytes| {
+            super::escapes::unescape(&text, false).and_then(|bytes| {
                 String::from_utf8(bytes)
                     .map(|text| Literal::String(text.into()))
                     .map_err(|_| "invalid unicode code point")
             })
         };
-        Ok(match literal {
+        match literal {
             Ok(literal) => self.node(at, Kind::Literal(literal)),
             Err(problem) => self.broken(at, problem),
-        })
+        }
     }
 
     /// A place where something is wrong that does not keep the rest from being read.
@@ -776,79 +784,4 @@ fn starts_expression(token: Token) -> bool {
         Token::Float | Token::Int | Token::Uint | Token::String | Token::Bytes | Token::Ident => true,
         Token::EscapedIdent | Token::End => false,
     }
-}
-
-/// The text between quotes, with its escapes read.
-fn unescape(quoted: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
-    const BAD: &str = "unable to unescape string";
-    let normal = quoted.replace("\r\n", "\n").replace('\r', "\n");
-    let (raw, text) = match normal.strip_prefix(['r', 'R']) {
-        Some(text) => (true, text),
-        None => (false, normal.as_str()),
-    };
-    let triple = text.len() >= 6 && (text.starts_with("'''") || text.starts_with("\"\"\""));
-    let quote = if triple { 3 } else { 1 };
-    let inner = text.get(quote..text.len().saturating_sub(quote)).ok_or(BAD)?;
-    if raw || !inner.contains('\\') {
-        return Ok(inner.as_bytes().to_vec());
-    }
-    let mut out = Vec::with_capacity(inner.len());
-    let mut characters = inner.chars();
-    while let Some(one) = characters.next() {
-        if one != '\\' {
-            push_char(one, &mut out);
-            continue;
-        }
-        let kind = characters.clone().next().ok_or(BAD)?;
-        let code = match kind {
-            'x' | 'X' | 'u' | 'U' => {
-                let count = match kind {
-                    'u' => 4,
-                    'U' => 8,
-                    _ => 2,
-                };
-                if bytes && count > 2 {
-                    return Err(BAD);
-                }
-                characters.next();
-                number(&mut characters, count, 16).ok_or(BAD)?
-            }
-            '0'..='3' => number(&mut characters, 3, 8).ok_or(BAD)?,
-            _ => {
-                characters.next();
-                out.push(match kind {
-                    'a' => 7,
-                    'b' => 8,
-                    'f' => 12,
-                    'n' => 10,
-                    'r' => 13,
-                    't' => 9,
-                    'v' => 11,
-                    '\\' | '\'' | '"' | '`' | '?' => u8::try_from(u32::from(kind)).unwrap_or(b'?'),
-                    _ => return Err(BAD),
-                });
-                continue;
-            }
-        };
-        if bytes {
-            out.push(u8::try_from(code).map_err(|_| BAD)?);
-        } else {
-            push_char(char::from_u32(code).ok_or("invalid unicode code point")?, &mut out);
-        }
-    }
-    Ok(out)
-}
-
-/// A number of so many digits.
-fn number(characters: &mut std::str::Chars<'_>, count: usize, radix: u32) -> Option<u32> {
-    let mut value = 0_u32;
-    for _ in 0..count {
-        value = value.checked_mul(radix)?.checked_add(characters.next()?.to_digit(radix)?)?;
-    }
-    Some(value)
-}
-
-fn push_char(one: char, out: &mut Vec<u8>) {
-    let mut buffer = [0; 4];
-    out.extend_from_slice(one.encode_utf8(&mut buffer).as_bytes());
 }

@@ -361,7 +361,7 @@ impl<'a, 'v> Run<'a, 'v> {
                     }
                 }
                 Val::Map(map) => {
-                    let key = keys[place].clone();
+                    let key = keys.get(place).cloned().ok_or_else(Failure::no_overload)?;
                     let value =
                         fold.two.then(|| map.find(&key).unwrap_or_else(|| Err(Failure::no_overload())));
                     (Ok(key), value)

@@ -58,12 +58,11 @@ impl RunCost {
         }
         match function {
             "check" => Self::Fixed(350_000),
+            "ip" if overload == "cidr_ip" => Self::Fixed(1),
             "fieldSelector" | "labelSelector" => Self::Selector,
             "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => Self::Traversal,
             "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR"
-            | "quantity" | "isQuantity" | "semver" | "isSemver" => Self::Size(0, TRAVERSAL),
-            "ip" if overload == "cidr_ip" => Self::Fixed(1),
-            "ip" => Self::Size(0, TRAVERSAL),
+            | "quantity" | "isQuantity" | "semver" | "isSemver" | "ip" => Self::Size(0, TRAVERSAL),
             "replace" | "split" | "ip.isCanonical" => Self::Size(0, 2.0 * TRAVERSAL),
             "join" => Self::ResultSize(2.0 * TRAVERSAL),
             "find" | "findAll" => Self::Pattern,

@@ -296,11 +296,10 @@ impl Mapping {
             return true;
         }
         match (one, other) {
-            (Type::Null, Type::Null) => true,
+            (Type::Null, Type::Null) | (Type::Type(_), Type::Type(_)) => true,
             (Type::Null, nullable) | (nullable, Type::Null) => {
                 matches!(nullable, Type::Opaque(..) | Type::Record(_) | Type::Duration | Type::Timestamp)
             }
-            (Type::Type(_), Type::Type(_)) => true,
             (Type::List(one), Type::List(other)) => self.fits(one, other),
             (Type::Map(key, value), Type::Map(other_key, other_value)) => {
                 self.fits(key, other_key) && self.fits(value, other_value)

@@ -363,7 +363,11 @@ impl<'a> Val<'a> {
 }
 
 /// A whole number that is written as a floating point number.
-#[expect(clippy::cast_possible_truncation, reason = "whole numbers of 64 bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::float_cmp,
+    reason = "whole numbers of 64 bits, compared exactly"
+)]
 pub(crate) fn whole(number: f64) -> Option<i128> {
     (number.trunc() == number && number.abs() < 18_446_744_073_709_551_616.0).then_some(number as i128)
 }
@@ -538,7 +542,11 @@ impl Val<'_> {
                 if text.contains('.') { text } else { format!("{text}.0") }
             }
             Self::Bytes(bytes) => {
-                let octets: String = bytes.iter().map(|byte| format!("\\{byte:03o}")).collect();
+                let octets = bytes.iter().fold(String::new(), |mut text, byte| {
+                    text.push('\\');
+                    text.extend([6, 3, 0].map(|shift| char::from(b'0' + (byte >> shift & 7))));
+                    text
+                });
                 format!("b\"{octets}\"")
             }
             Self::Duration(nanos) => format!("duration(\"{}\")", super::timestamps::seconds_text(*nanos)),

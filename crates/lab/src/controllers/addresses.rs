@@ -1,7 +1,11 @@
 //! An IPAddress for every address a Service has from the cluster.
+//!
+//! Whoever writes a Service makes its IPAddresses before answering; the controller removes them, and makes those
+//! somebody took away.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -9,8 +13,9 @@ use super::agent::Agent;
 use super::{Controller, Interest, Next, Queue};
 use crate::api::options::DeleteOptions;
 use crate::names::GroupResource;
+use crate::server::Server;
 use crate::status::Status;
-use crate::store::{Change, EventKind, Key, Query};
+use crate::store::{Change, EventKind, Key, Query, Record};
 
 /// Says who keeps an address.
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
@@ -37,6 +42,15 @@ fn addresses() -> GroupResource {
 fn addresses_of(service: &Value) -> Vec<IpAddr> {
     let all = service["spec"]["clusterIPs"].as_array().into_iter().flatten();
     all.filter_map(|address| address.as_str()?.parse().ok()).collect()
+}
+
+/// Makes the IPAddresses a Service has need of; those that are there stay.
+pub(crate) async fn make_of(server: &Arc<Server>, service: &Record) -> Result<(), Status> {
+    let agent = Agent::server_itself(&Arc::downgrade(server));
+    for address in addresses_of(&service.parse()) {
+        agent.create(&addresses(), "", object(address, &service.key)).await?;
+    }
+    Ok(())
 }
 
 impl Controller for Addresses {

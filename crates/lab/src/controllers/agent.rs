@@ -118,7 +118,7 @@ impl Agent {
         configuration: &Value,
     ) -> Result<(), Status> {
         let options = WriteOptions { field_manager: manager.to_owned(), force: true, ..self.options() };
-        self.write(of, key, subresource, &options, Write::Apply(configuration)).await
+        self.write(of, key, subresource, &options, Write::Apply { configuration, sent_as: None }).await
     }
 
     /// Applies a status in the name of a manager, whoever else owns its fields.
@@ -130,7 +130,7 @@ impl Agent {
         configuration: &Value,
     ) -> Result<(), Status> {
         let options = WriteOptions { field_manager: manager.to_owned(), force: true, ..self.options() };
-        self.write(of, key, "status", &options, Write::Apply(configuration)).await
+        self.write(of, key, "status", &options, Write::Apply { configuration, sent_as: None }).await
     }
 
     async fn write(

@@ -40,7 +40,9 @@ impl Controller for Definitions {
     fn begin(&mut self, queue: &mut Queue<String>) {
         let Some(server) = self.agent.server() else { return };
         let all = server.store().list(&resource(), &Query::default(), |_, _| true).records;
-        all.iter().for_each(|record| queue.add(record.key.name.clone()));
+        for record in &all {
+            queue.add(record.key.name.clone());
+        }
     }
 
     fn observe(&mut self, change: &Change, queue: &mut Queue<String>) {

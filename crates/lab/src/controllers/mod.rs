@@ -6,7 +6,7 @@
 //! task reads the changes and hands on those a controller is interested in.
 
 mod accounts;
-mod addresses;
+pub(crate) mod addresses;
 mod agent;
 mod availability;
 mod budgets;

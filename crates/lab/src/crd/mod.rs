@@ -23,7 +23,7 @@ pub(crate) mod validate;
 
 pub use columns::{Columns, PrinterColumn};
 pub use kind::{Conversion, CustomKind, CustomVersion, Names, Stability, VersionOrder};
-pub use scale::{ScalePaths, apply_scale, scale_for_update, scale_of};
+pub use scale::{ScalePaths, apply_scale, scale_for_update, scale_of, scale_seen};
 pub use selectable::SelectableField;
 pub use shape::canonical_numbers;
 pub use strategy::Checked;

@@ -37,7 +37,9 @@ impl Known {
     /// All expressions of these schemas.
     pub(crate) fn of(schemas: &[&Value]) -> Self {
         let mut known = Self::default();
-        schemas.iter().for_each(|schema| known.collect(schema));
+        for schema in schemas {
+            known.collect(schema);
+        }
         known
     }
 

@@ -100,7 +100,7 @@ fn wrong_type(path: &str, value: &Value, wanted: &str) -> String {
 /// The `Scale` of an object.
 pub fn scale_of(version: &CustomVersion, object: &Value) -> Result<Value, Status> {
     let paths = paths_of(version)?;
-    let (scale, found) = read_scale(paths, object).map_err(Status::internal)?;
+    let (scale, found) = read_scale(paths, object).map_err(unforeseen)?;
     if !found {
         let path = &paths.spec_replicas;
         return Err(Status::internal(format!("the spec replicas field \"{path}\" does not exist")));
@@ -108,12 +108,17 @@ pub fn scale_of(version: &CustomVersion, object: &Value) -> Result<Value, Status
     Ok(scale)
 }
 
+/// The `Scale` of an object, in which a wanted number that is missing is none.
+pub fn scale_seen(version: &CustomVersion, object: &Value) -> Result<Value, Status> {
+    read_scale(paths_of(version)?, object).map(|(scale, _)| scale).map_err(unforeseen)
+}
+
 /// Stands for a wanted number that is not set.
 const NOT_SET: i64 = -2_147_483_648;
 
 /// The `Scale` that a patch is applied to; a wanted number that is missing is out of any range.
 pub fn scale_for_update(version: &CustomVersion, object: &Value) -> Result<Value, Status> {
-    let (mut scale, found) = read_scale(paths_of(version)?, object).map_err(Status::internal)?;
+    let (mut scale, found) = read_scale(paths_of(version)?, object).map_err(unforeseen)?;
     if !found {
         scale["spec"] = json!({"replicas": NOT_SET});
     }
@@ -141,7 +146,12 @@ pub fn apply_scale(version: &CustomVersion, object: &mut Value, scale: &Value) -
 }
 
 fn in_the_way(path: &str) -> Status {
-    Status::internal(format!("value cannot be set because {path} is not a map[string]interface{{}}"))
+    unforeseen(format!("value cannot be set because {path} is not a map[string]interface{{}}"))
+}
+
+/// A failure the real server has no words of its own for.
+fn unforeseen(why: String) -> Status {
+    Status::new(500, "", why)
 }
 
 fn paths_of(version: &CustomVersion) -> Result<&ScalePaths, Status> {

@@ -26,7 +26,12 @@ impl CustomVersion {
     /// Brings an object a client sent into shape: typed metadata, nothing unknown, no nulls where there may be
     /// none. Returns the places of the unknown fields that were dropped, when `wants_unknown` is set.
     pub fn decode(&self, object: &mut Value, wants_unknown: bool) -> Result<Vec<String>, Status> {
-        self.shape(object, Malformed::Refuse, wants_unknown).map_err(|problem| self.cannot_handle(&problem))
+        self.read(object, wants_unknown).map_err(|problem| self.cannot_handle(&problem))
+    }
+
+    /// The same as [`Self::decode`], with the sentence alone about what cannot be read.
+    pub(crate) fn read(&self, object: &mut Value, wants_unknown: bool) -> Result<Vec<String>, String> {
+        self.shape(object, Malformed::Refuse, wants_unknown)
     }
 
     /// 400 for a body that cannot be read as an object of this kind.
@@ -68,15 +73,23 @@ impl CustomVersion {
             let noted = unknown.as_mut().map(|list| ("metadata", list));
             metadata::coerce(metadata, malformed, noted)?;
         }
+        // An object that calls itself something else is refused later, and not touched; of a version that does not
+        // exist nothing is known.
+        let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or_default();
+        if text("kind") != self.kind || Some(group) != self.api_version.rsplit_once('/').map(|own| own.0) {
+            return Ok(unknown.unwrap_or_default());
+        }
+        let schema = (version == self.name).then_some(&self.schema);
         // The metadata is typed already; the schema has no more to say about it.
         let metadata = fields.remove("metadata");
         if !self.preserve_unknown_fields {
             let mut pruned = shape::Unknown::new(wants_unknown);
-            shape::prune(object, Some(&self.schema), true, &mut pruned);
+            shape::prune(object, schema, true, &mut pruned);
             if let Some(list) = &mut unknown {
                 list.extend(pruned.sorted());
             }
-            shape::drop_nulls(object, Some(&self.schema));
+            shape::drop_nulls(object, schema);
         }
         let mut embedded = wants_unknown.then(Vec::new);
         metadata::coerce_embedded(object, &self.schema, false, malformed, &Path::Root, &mut embedded)

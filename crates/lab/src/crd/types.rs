@@ -104,7 +104,6 @@ impl Builder {
                     let values = self.add(Shape::Any(Embedding::None));
                     return self.add(Shape::Map { values, atomic });
                 }
-                _ if schema.preserve_unknown && !atomic => return self.add(Shape::Any(Embedding::None)),
                 _ => {}
             }
         }

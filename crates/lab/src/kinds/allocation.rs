@@ -202,7 +202,7 @@ fn families(before: Option<&Value>, service: &mut Value, name: &str) -> Result<(
         }
         if place >= spec.list("ipFamilies").len() {
             if let Some(IpAddr::V4(_)) = format::sloppy_ip(address) {
-                known.push("IPv4".into())
+                known.push("IPv4".into());
             } else {
                 let all = spec.list("clusterIPs").to_vec();
                 problems.invalid(&list.index(place), all, "IPv6 is not configured on this cluster");
@@ -457,7 +457,7 @@ mod tests {
         }
     }
 
-    fn write(old: Option<&Value>, spec: Value) -> Result<Value, String> {
+    fn write(old: Option<&Value>, spec: &Value) -> Result<Value, String> {
         let (kind, user) = (Gvk::new("", "v1", "Service"), User::default());
         let context = WriteContext {
             kind: &kind,
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_or_out_of_range_is_refused_in_the_words_of_the_real_server() {
-        let refused = |spec| write(None, spec).unwrap_err();
+        let refused = |spec: Value| write(None, &spec).unwrap_err();
         assert_eq!(
             refused(json!({"clusterIP": "10.96.0.1", "ports": [{"port": 80}]})),
             "Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.96.0.1\"]: failed to allocate IP 10.96.0.1: provided IP is already allocated"
@@ -516,11 +516,11 @@ mod tests {
     #[test]
     fn what_was_allocated_stays_when_it_is_not_mentioned() {
         let ports = json!([{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "UDP"}]);
-        let old = write(None, json!({"type": "NodePort", "ports": ports})).unwrap();
+        let old = write(None, &json!({"type": "NodePort", "ports": ports})).unwrap();
         assert_eq!(old["spec"]["ports"][0]["nodePort"], old["spec"]["ports"][1]["nodePort"]);
         assert_eq!(old["spec"]["clusterIPs"][0], old["spec"]["clusterIP"]);
         let new =
-            write(Some(&old), json!({"type": "NodePort", "ports": [{"name": "a", "port": 81}]})).unwrap();
+            write(Some(&old), &json!({"type": "NodePort", "ports": [{"name": "a", "port": 81}]})).unwrap();
         assert_eq!(new["spec"]["ports"][0]["nodePort"], old["spec"]["ports"][0]["nodePort"]);
         assert_eq!(new["spec"]["clusterIP"], old["spec"]["clusterIP"]);
         assert_eq!(new["spec"]["ipFamilies"], json!(["IPv4"]));
@@ -528,11 +528,11 @@ mod tests {
 
     #[test]
     fn services_without_a_selector_that_are_headless_may_have_both_families() {
-        let headless = write(None, json!({"clusterIP": "None", "ports": [{"port": 80}]})).unwrap();
+        let headless = write(None, &json!({"clusterIP": "None", "ports": [{"port": 80}]})).unwrap();
         assert_eq!(headless["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
         assert_eq!(headless["spec"]["ipFamilyPolicy"], "RequireDualStack");
         let both =
-            write(None, json!({"ipFamilyPolicy": "PreferDualStack", "ports": [{"port": 80}]})).unwrap();
+            write(None, &json!({"ipFamilyPolicy": "PreferDualStack", "ports": [{"port": 80}]})).unwrap();
         assert_eq!(both["spec"]["ipFamilies"], json!(["IPv4"]));
     }
 }

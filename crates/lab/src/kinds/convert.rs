@@ -269,10 +269,8 @@ fn metric_from_v1(metric: &Value, side: &str) -> Value {
         let of = match kind {
             "Object" if average => "AverageValue",
             "Object" => "Value",
-            "Pods" => "AverageValue",
             "External" if source.has("targetValue") => "Value",
-            "External" => "AverageValue",
-            _ if source.has("targetAverageUtilization") => "Utilization",
+            "Resource" | "ContainerResource" if source.has("targetAverageUtilization") => "Utilization",
             _ => "AverageValue",
         };
         value.put("type", of);

@@ -6,6 +6,9 @@
 ///
 /// The first thing that is wrong.
 pub(super) fn check(schedule: &str) -> Result<(), String> {
+    const MONTHS: [&str; 12] =
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
     if schedule.is_empty() {
         return Err("empty spec string".to_owned());
     }
@@ -27,9 +30,6 @@ pub(super) fn check(schedule: &str) -> Result<(), String> {
     if fields.len() != 5 {
         return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
     }
-    const MONTHS: [&str; 12] =
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-    const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
     let bounds: [(u64, u64, &[&str]); 5] =
         [(0, 59, &[]), (0, 23, &[]), (1, 31, &[]), (1, 12, &MONTHS), (0, 6, &DAYS)];
     for (field, (low, high, names)) in fields.iter().zip(bounds) {

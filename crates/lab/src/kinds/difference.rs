@@ -43,7 +43,7 @@ pub(super) fn unified(old: &str, new: &str) -> String {
                 }
             };
             if step.tag == Tag::Equal {
-                all(' ', &left[step.left.0..step.left.1])
+                all(' ', &left[step.left.0..step.left.1]);
             } else {
                 all('-', &left[step.left.0..step.left.1]);
                 all('+', &right[step.right.0..step.right.1]);
@@ -83,9 +83,9 @@ fn longest(
 ) -> (usize, usize, usize) {
     let (mut best_left, mut best_right, mut best) = (a.0, b.0, 0);
     let mut lengths: HashMap<usize, usize> = HashMap::new();
-    for place in a.0..a.1 {
+    for (place, line) in left.iter().enumerate().take(a.1).skip(a.0) {
         let mut next = HashMap::new();
-        for &other in places.get(left[place].as_str()).into_iter().flatten() {
+        for &other in places.get(line.as_str()).into_iter().flatten() {
             if other < b.0 {
                 continue;
             }

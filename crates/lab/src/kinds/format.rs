@@ -216,15 +216,6 @@ pub(crate) fn qualified_name(text: &str) -> Sentences {
     wrong
 }
 
-/// A key that has to have its domain.
-pub(crate) fn prefixed_label_key(text: &str) -> Sentences {
-    let wrong = qualified_name(text);
-    if wrong.is_empty() && !text.contains('/') {
-        return vec!["must include a prefix (e.g. 'example.com/key')".to_owned()];
-    }
-    wrong
-}
-
 /// The value of a label.
 pub(crate) fn label_value(text: &str) -> Sentences {
     let mut wrong = Sentences::new();

@@ -64,6 +64,11 @@ pub(super) fn sharp_verb(value: &Value) -> String {
     }
 }
 
+/// The name of the type of a value as `%s` prints it, which cannot print the type of nothing.
+pub(super) fn type_text(value: &Value) -> &'static str {
+    if value.is_null() { "%!s(<nil>)" } else { type_name(value) }
+}
+
 /// The Go type of a value that was decoded from JSON.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {

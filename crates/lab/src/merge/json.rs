@@ -279,7 +279,7 @@ fn remove(document: &mut Value, path: &str) -> Option<Value> {
 }
 
 /// The name Go's JSON has for a kind of value.
-pub(super) fn json_kind(value: &Value) -> &'static str {
+pub(crate) fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

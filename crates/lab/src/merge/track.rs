@@ -74,7 +74,7 @@ fn follow(
 }
 
 /// The managers that count: those that were sent, unless there are none or they make no sense. True with those
-/// of the stored object.
+/// of the stored object, as far as each of its entries is one of them.
 fn managers_of<'a>(
     context: &Context<'_>,
     stored: Option<&'a Value>,
@@ -90,9 +90,11 @@ fn managers_of<'a>(
             return (managers.into_iter().map(|manager| Manager { entry: None, ..manager }).collect(), false);
         }
     }
-    let stored =
-        stored.and_then(Value::as_array).map(|stored| managed::decode_stored(stored).unwrap_or_default());
-    (stored.unwrap_or_default(), true)
+    let stored = stored.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let managers = managed::decode_stored(stored).unwrap_or_default();
+    // Two entries of one manager, as writes to a scale leave them, become one.
+    let as_stored = managers.len() == stored.len();
+    (managers, as_stored)
 }
 
 /// The managers after a change by somebody who did not apply.

@@ -1,5 +1,6 @@
 //! Paths that are no resources: health, version, discovery, OpenAPI and the keys of tokens.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::Method;
@@ -50,7 +51,7 @@ impl Server {
                     None => None,
                 }
             }
-            ["openapi", "v2"] => self.openapi_v2(call),
+            ["openapi", "v2"] => Some(self.openapi_v2(call)),
             ["openapi", "v3"] => {
                 Some(Reply::json(200, &self.openapi.index(&self.definitions(), &self.remote_documents())))
             }
@@ -129,18 +130,18 @@ impl Server {
         Some(reply)
     }
 
-    fn openapi_v2(&self, call: &Call) -> Option<Reply> {
+    fn openapi_v2(&self, call: &Call) -> Reply {
         let accept = call.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let first = accept.split(',').next().unwrap_or_default().trim();
         let protobuf = first.starts_with("application/com.github.proto-openapi.spec.v2");
         let definitions = self.definitions();
-        Some(if protobuf {
+        if protobuf {
             let document = self.openapi.v2_protobuf(&definitions);
             tagged(call, document.body, &document.hash, V2_PROTOBUF_MEDIA_TYPE)
         } else {
             let document = self.openapi.v2(&definitions);
             tagged(call, document.body, &document.hash, "application/json")
-        })
+        }
     }
 
     fn root(&self) -> Reply {
@@ -171,17 +172,18 @@ impl Server {
         resources.sort();
         for of in resources {
             let count = self.store.count(&of);
-            text.push_str(&format!("apiserver_storage_objects{{resource=\"{of}\"}} {count}\n"));
+            let _ = writeln!(text, "apiserver_storage_objects{{resource=\"{of}\"}} {count}");
         }
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "# HELP lab_resource_version The newest resource version.\n# TYPE lab_resource_version gauge\nlab_resource_version {}\n",
             self.store.version()
-        ));
+        );
         for metric in ["nominal_limit_seats", "current_limit_seats"] {
             let name = format!("apiserver_flowcontrol_{metric}");
-            text.push_str(&format!("# HELP {name} Seats of each priority level.\n# TYPE {name} gauge\n"));
+            let _ = writeln!(text, "# HELP {name} Seats of each priority level.\n# TYPE {name} gauge");
             for (level, seats) in flow::seats(&self.store) {
-                text.push_str(&format!("{name}{{priority_level=\"{level}\"}} {seats}\n"));
+                let _ = writeln!(text, "{name}{{priority_level=\"{level}\"}} {seats}");
             }
         }
         Reply::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text)

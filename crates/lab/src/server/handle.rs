@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,13 +65,13 @@ impl Call {
             method: Method::PUT,
             now,
             attributes,
-            rest: String::new(),
             query: String::new(),
             parameters: Parameters::default(),
             headers: HeaderMap::new(),
             body: Bytes::new(),
             trouble: Trouble::default(),
             admitted: false,
+            bare_template: AtomicBool::default(),
             warnings: Mutex::default(),
         }
     }
@@ -84,18 +85,18 @@ where
 {
     let (head, body) = request.into_parts();
     let parameters = Parameters::parse(head.uri.query().unwrap_or_default());
-    let target = request::target(&head.method, head.uri.path(), &parameters);
+    let attributes = request::target(&head.method, head.uri.path(), &parameters);
     let mut call = Call {
         method: head.method,
         now: server.clock.now(),
-        attributes: target.attributes,
-        rest: target.rest,
+        attributes,
         query: head.uri.query().unwrap_or_default().to_owned(),
         parameters,
         headers: head.headers,
         body: Bytes::new(),
         trouble: Trouble::default(),
         admitted: false,
+        bare_template: AtomicBool::default(),
         warnings: Mutex::default(),
     };
     // A failure is told in JSON when the client accepts nothing we have.

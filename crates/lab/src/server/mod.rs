@@ -12,23 +12,19 @@ mod services;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
 
 use crate::admission::Admission;
-use crate::api::options::WriteOptions;
 use crate::auth::{self, Authenticator, Authorizer, Impersonator, Pki, Reviews, Tokens};
 use crate::clock::Clock;
 use crate::faults::FaultPlan;
-use crate::merge;
 use crate::names::{GroupResource, Gvk};
 use crate::openapi::OpenApi;
 use crate::reader::Reader;
 use crate::registry::{Registry, Served, Source};
-use crate::schema::TypeRef;
 use crate::status::Status;
 use crate::store::{Draft, Key, Query, Record, Store};
 use crate::webhook;
@@ -40,8 +36,6 @@ pub(crate) use handle::{Peer, handle};
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// The longest prefix of a generated name.
 const NAME_PREFIX: usize = 58;
-/// The version of `Scale`.
-const SCALE_VERSION: &str = "autoscaling/v1";
 /// How many letters a generated name ends with.
 const NAME_SUFFIX: usize = 5;
 
@@ -63,7 +57,7 @@ pub(crate) struct Server {
     openapi: OpenApi,
     flows: flow::Flows,
     /// Held while an address or a port is chosen and written.
-    allocation: Arc<tokio::sync::Mutex<()>>,
+    allocation: Arc<tokio::sync::Mutex<services::TakenByServices>>,
     /// What is known about other servers.
     remote: aggregate::Remote,
 }
@@ -158,7 +152,7 @@ impl Server {
         let mut bytes: [u8; 16] = self.random.lock().random();
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = crate::gotext::hex;
         [hex(&bytes[..4]), hex(&bytes[4..6]), hex(&bytes[6..8]), hex(&bytes[8..10]), hex(&bytes[10..])]
             .join("-")
     }
@@ -203,94 +197,14 @@ impl Server {
         }
     }
 
-    /// Records who owns what after a write that is no apply.
-    pub(crate) fn track_update(
-        &self,
-        served: &Served,
-        subresource: &str,
-        manager: &str,
-        old: Option<&Value>,
-        new: &mut Value,
-    ) {
-        let versions = |version: &str| served.shape_in(version);
-        let api_version = served.kind.api_version();
-        let context = self.merge_context(served, subresource, manager, &api_version, &versions);
-        merge::update(&context, old, new);
-    }
-
-    /// Applies a configuration for a manager.
-    pub(crate) fn apply(
-        &self,
-        served: &Served,
-        subresource: &str,
-        options: &WriteOptions,
-        live: Option<&Value>,
-        configuration: &Value,
-    ) -> Result<Value, Status> {
-        let versions = |version: &str| served.shape_in(version);
-        let api_version = served.kind.api_version();
-        let context =
-            self.merge_context(served, subresource, &options.field_manager, &api_version, &versions);
-        merge::apply(&context, options.force, live, configuration)
-    }
-
-    /// Records who owns the number of replicas after a write to `scale`.
-    pub(crate) fn track_scale(&self, manager: &str, old: &Value, mut new: Value, now: Timestamp) -> Value {
-        let versions = scale_shape;
-        merge::update(&scale_context(manager, now, &versions), Some(old), &mut new);
-        new
-    }
-
-    /// Applies a `Scale` for a manager.
-    pub(crate) fn apply_scale(
-        &self,
-        options: &WriteOptions,
-        live: &Value,
-        configuration: &Value,
-        now: Timestamp,
-    ) -> Result<Value, Status> {
-        let versions = scale_shape;
-        merge::apply(
-            &scale_context(&options.field_manager, now, &versions),
-            options.force,
-            Some(live),
-            configuration,
-        )
-    }
-
-    fn merge_context<'a>(
-        &self,
-        served: &'a Served,
-        subresource: &'a str,
-        manager: &'a str,
-        api_version: &'a str,
-        versions: &'a dyn merge::Versions<'a>,
-    ) -> merge::Context<'a> {
-        merge::Context {
-            manager,
-            api_version,
-            kind: &served.kind.kind,
-            subresource,
-            custom: matches!(served.source, Source::Custom(..)),
-            now: self.clock.now(),
-            versions,
-            reset: served.reset(subresource),
-        }
-    }
-
-    /// True when an update took away the last thing a deletion waited for.
-    pub(crate) fn is_done(&self, served: &Served, old: &Value, new: &Value) -> bool {
-        let waiting = |object: &Value| {
-            let metadata = object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
-            let spec = if served.is_namespace() {
-                object["spec"]["finalizers"].as_array().map_or(0, Vec::len)
-            } else {
-                0
-            };
-            metadata + spec
-        };
-        let no_grace = new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
-        !new["metadata"]["deletionTimestamp"].is_null() && no_grace && waiting(new) == 0 && waiting(old) > 0
+    /// True when nothing is left of what a deletion waited for.
+    pub(crate) fn is_done(served: &Served, old: &Value, new: &Value) -> bool {
+        let none_of = |finalizers: &Value| finalizers.as_array().is_none_or(Vec::is_empty);
+        let no_grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
+        !old["metadata"]["deletionTimestamp"].is_null()
+            && no_grace
+            && none_of(&new["metadata"]["finalizers"])
+            && (!served.is_namespace() || none_of(&new["spec"]["finalizers"]))
     }
 
     /// A random generator from a seed, or from the machine.
@@ -299,29 +213,6 @@ impl Server {
             Some(seed) => StdRng::seed_from_u64(seed),
             None => StdRng::from_rng(&mut rand::rng()),
         }
-    }
-}
-
-/// The shape of a `Scale`.
-fn scale_shape(api_version: &str) -> Option<TypeRef<'static>> {
-    let kind = Gvk::new("autoscaling", "v1", "Scale");
-    (api_version == SCALE_VERSION).then(|| crate::schema::builtin::kind_of(&kind)).flatten()
-}
-
-fn scale_context<'a>(
-    manager: &'a str,
-    now: Timestamp,
-    versions: &'a dyn merge::Versions<'a>,
-) -> merge::Context<'a> {
-    merge::Context {
-        manager,
-        api_version: SCALE_VERSION,
-        kind: "Scale",
-        subresource: "scale",
-        custom: false,
-        now,
-        versions,
-        reset: merge::Reset::Nothing,
     }
 }
 

@@ -4,52 +4,102 @@ use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 
-use super::{Server, Stored};
+use super::Server;
 use crate::admission::Review;
-use crate::api::Call;
-use crate::api::subresources::own_options;
-use crate::api::write::{self, Change};
-use crate::attributes::User;
+use crate::controllers::addresses;
+
 use crate::kinds::allocation::Taken;
 use crate::kinds::{self, WriteContext};
 use crate::names::GroupResource;
-use crate::reader::Reader as _;
 use crate::registry::Served;
 use crate::status::Status;
-use crate::store::{Expect, Key};
+use crate::store::{EventKind, Expect, Key, Query, Record, Store};
 
 /// How often a charge is computed anew when a quota changes meanwhile.
 const CHARGE_ATTEMPTS: usize = 32;
 
-/// Held until what was allocated is written.
-pub(crate) type Allocation = OwnedMutexGuard<()>;
+/// What was allocated for a Service. Nobody else is given anything until it is written.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    _held: OwnedMutexGuard<TakenByServices>,
+}
 
-/// The addresses and ports Services have.
-struct TakenByServices {
+impl Allocation {
+    /// Makes the IPAddresses of a Service that is written now, before anybody is answered.
+    pub(crate) fn written<'a>(
+        self,
+        server: &'a Arc<Server>,
+        service: &'a Record,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let made = addresses::make_of(server, service).await;
+            drop(self);
+            made
+        })
+    }
+}
+
+/// The addresses and ports Services have. It follows the store, so that a new Service costs no look at all others.
+#[derive(Debug, Default)]
+pub(super) struct TakenByServices {
+    /// What happened up to this version is known.
+    version: u64,
     addresses: HashSet<Ipv4Addr>,
     ports: HashSet<u16>,
 }
 
+/// The addresses and ports of one Service.
+fn held_by(service: &Value) -> (impl Iterator<Item = Ipv4Addr>, impl Iterator<Item = u16>) {
+    let spec = &service["spec"];
+    let list = |field: &str| spec[field].as_array().into_iter().flatten();
+    let addresses = list("clusterIPs").chain([&spec["clusterIP"]]);
+    let ports = list("ports").map(|port| &port["nodePort"]).chain([&spec["healthCheckNodePort"]]);
+    (
+        addresses.filter_map(|text| text.as_str()?.parse().ok()),
+        ports.filter_map(|port| u16::try_from(port.as_u64()?).ok()),
+    )
+}
+
 impl TakenByServices {
-    fn read(services: &[Arc<Value>]) -> Self {
-        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let mut taken = Self { addresses: HashSet::new(), ports: HashSet::new() };
-        for service in services {
-            let spec = &service["spec"];
-            let mut addresses = list(&spec["clusterIPs"]);
-            addresses.push(spec["clusterIP"].clone());
-            taken
-                .addresses
-                .extend(addresses.iter().filter_map(|text| text.as_str()?.parse::<Ipv4Addr>().ok()));
-            let mut ports: Vec<Value> =
-                list(&spec["ports"]).iter().map(|port| port["nodePort"].clone()).collect();
-            ports.push(spec["healthCheckNodePort"].clone());
-            taken.ports.extend(ports.iter().filter_map(|port| u16::try_from(port.as_u64()?).ok()));
+    /// Takes in what happened to Services since the last time.
+    fn catch_up(&mut self, store: &Store) {
+        let services = GroupResource::new("", "services");
+        let Ok(events) = store.events_after(&services, self.version) else {
+            // The history does not reach back that far.
+            let all = store.list(&services, &Query::default(), |_, _| true);
+            *self = Self { version: all.version, ..Self::default() };
+            all.records.iter().for_each(|record| self.add(&record.parse()));
+            return;
+        };
+        for event in events {
+            self.version = event.record.version;
+            if let Some(before) = &event.before {
+                self.remove(&before.parse());
+            }
+            if event.kind != EventKind::Deleted {
+                self.add(&event.record.parse());
+            }
         }
-        taken
+    }
+
+    fn add(&mut self, service: &Value) {
+        let (addresses, ports) = held_by(service);
+        self.addresses.extend(addresses);
+        self.ports.extend(ports);
+    }
+
+    fn remove(&mut self, service: &Value) {
+        let (addresses, ports) = held_by(service);
+        for address in addresses {
+            self.addresses.remove(&address);
+        }
+        for port in ports {
+            self.ports.remove(&port);
+        }
     }
 }
 
@@ -97,11 +147,10 @@ impl Server {
         if !(served.resource.group.is_empty() && served.resource.resource == "services") {
             return Ok(None);
         }
-        let held = Arc::clone(&self.allocation).lock_owned().await;
-        let services = Stored(Arc::clone(&self.store)).list(&GroupResource::new("", "services"), None);
-        let taken = TakenByServices::read(&services);
-        kinds::allocate_service(context, old, new, &taken, dry_run)?;
-        Ok(Some(held))
+        let mut held = Arc::clone(&self.allocation).lock_owned().await;
+        held.catch_up(&self.store);
+        kinds::allocate_service(context, old, new, &*held, dry_run)?;
+        Ok(Some(Allocation { _held: held }))
     }
 
     /// Replaces an object if it has not changed meanwhile; says whether it was done.
@@ -122,23 +171,5 @@ impl Server {
             }
             Err(_) => Ok(false),
         }
-    }
-
-    /// Changes an object in the name of the server itself.
-    pub(crate) async fn change(
-        self: &Arc<Self>,
-        of: &GroupResource,
-        key: &Key,
-        subresource: &str,
-        change: &(dyn Fn(Value) -> Result<Value, Status> + Send + Sync),
-    ) -> Result<(), Status> {
-        let Some(served) = self.registry.stored(of) else { return Ok(()) };
-        let user = User {
-            name: "system:apiserver".to_owned(),
-            groups: vec!["system:masters".to_owned()],
-            ..User::default()
-        };
-        let call = Call::inside(self.clock.now(), &user, "update", &served, key, subresource);
-        write::modify(self, &call, &served, subresource, &own_options(), Change::Own(change)).await.map(drop)
     }
 }

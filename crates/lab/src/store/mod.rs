@@ -25,7 +25,7 @@ use crate::names::GroupResource;
 pub use engine::StoreError;
 pub(crate) use history::line;
 pub use history::{Event, EventKind, Retention};
-pub(crate) use record::Draft;
+pub(crate) use record::{Draft, leaves_gaps};
 pub use record::{Index, Key, Owner, Record};
 
 use engine::{Committer, Entry};

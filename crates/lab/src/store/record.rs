@@ -49,6 +49,8 @@ pub struct Index {
     pub finalizers: Vec<String>,
     /// True once deletion was asked for.
     pub deleting: bool,
+    /// True when the metadata has fields that say nothing, which readers of typed metadata never see.
+    pub gaps: bool,
 }
 
 /// A reference to an owner.
@@ -92,8 +94,20 @@ impl Index {
                 .collect(),
             finalizers: metadata["finalizers"].as_array().into_iter().flatten().map(text).collect(),
             deleting: metadata["deletionTimestamp"].is_string(),
+            gaps: leaves_gaps(metadata),
         }
     }
+}
+
+/// True for metadata with fields that say nothing.
+pub(crate) fn leaves_gaps(metadata: &Value) -> bool {
+    let says_nothing = |value: &Value| match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    metadata.as_object().is_some_and(|fields| fields.values().any(says_nothing))
 }
 
 impl Record {

@@ -1,5 +1,7 @@
 //! What the controllers do, as a client of the server sees it, in time that only passes when nothing else does.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod garbage;
 mod namespaces;
 mod services;

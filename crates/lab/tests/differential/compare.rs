@@ -103,8 +103,13 @@ impl Known {
 
     /// A sentence without what differs by nature.
     fn message(&self, text: &str) -> String {
+        const UNDECLARED: &str = "field not declared in schema";
         let text = self.uids.replace(text);
         let text = without_versions(&self.addresses.replace(&text));
+        if text.starts_with("failed to create typed patch object") && text.contains(UNDECLARED) {
+            // The real server looks at fields in no particular order, and stops at the first one it does not know.
+            return format!("{}: {UNDECLARED}", text.split(": ").next().unwrap_or_default());
+        }
         // A whole object in a sentence is the object again, and has times and versions in it.
         match (text.find("Invalid value: \"{"), text.rfind("}\": ")) {
             (Some(start), Some(end)) if start < end => {

@@ -252,7 +252,11 @@ fn with_directives(value: &mut Value, random: &mut Random) {
             orders.push((format!("$setElementOrder/{key}"), json!(order)));
         }
         if key == "finalizers" && random.chance(40) {
-            orders.push(("$deleteFromPrimitiveList/finalizers".to_owned(), json!(["example.com/f"])));
+            // What is both added and deleted comes out by chance.
+            let added = |name: &str| field.as_array().is_some_and(|list| list.contains(&name.into()));
+            if let Some(name) = ["example.com/f", "example.com/g"].into_iter().find(|name| !added(name)) {
+                orders.push(("$deleteFromPrimitiveList/finalizers".to_owned(), json!([name])));
+            }
         }
         if (key == "labels" || key == "strategy" || key == "nodeSelector")
             && field.is_object()

@@ -54,7 +54,7 @@ fn signed(number: i64, show: fn(u64) -> String) -> String {
 }
 
 fn hexadecimal(value: &Val<'_>) -> Option<String> {
-    let bytes = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let bytes = crate::gotext::hex;
     Some(match value {
         Val::Int(number) => signed(*number, |size| format!("{size:x}")),
         Val::Uint(number) => format!("{number:x}"),

@@ -58,7 +58,7 @@ pub(super) fn find(name: &str) -> Option<Call> {
         "sets.contains" => |args| sets(args, contains_all),
         "sets.intersects" => |args| sets(args, intersects),
         "sets.equivalent" => {
-            |args| sets(args, |one, other| Ok(contains_all(one, other)? && contains_all(other, one)?))
+            |args| sets(args, |one, other| contains_all(one, other) && contains_all(other, one))
         }
         op::MAP_INSERT => insert,
         _ => return None,
@@ -158,18 +158,19 @@ fn flattened<'a>(list: &List<'a>, depth: i64) -> Result<'a> {
     if depth < 0 {
         return Err(Failure::new("level must be non-negative"));
     }
-    fn into<'a>(list: &List<'a>, depth: i64, out: &mut Vec<Val<'a>>) -> Result<'a, ()> {
-        for item in list.iter() {
-            match item? {
-                Val::List(inner) if depth > 0 => into(&inner, depth - 1, out)?,
-                other => out.push(other),
-            }
-        }
-        Ok(())
-    }
     let mut out = Vec::new();
-    into(list, depth, &mut out)?;
+    flatten_into(list, depth, &mut out)?;
     Ok(Val::list(out))
+}
+
+fn flatten_into<'a>(list: &List<'a>, depth: i64, out: &mut Vec<Val<'a>>) -> Result<'a, ()> {
+    for item in list.iter() {
+        match item? {
+            Val::List(inner) if depth > 0 => flatten_into(&inner, depth - 1, out)?,
+            other => out.push(other),
+        }
+    }
+    Ok(())
 }
 
 fn sorted<'a>(list: &List<'a>, keys: &List<'a>) -> Result<'a> {
@@ -219,21 +220,21 @@ fn distinct<'a>(args: &[Val<'a>]) -> Result<'a> {
     Ok(Val::list(unique))
 }
 
-fn sets<'a>(args: &[Val<'a>], test: fn(&[Val<'a>], &[Val<'a>]) -> Result<'a, bool>) -> Result<'a> {
+fn sets<'a>(args: &[Val<'a>], test: fn(&[Val<'a>], &[Val<'a>]) -> bool) -> Result<'a> {
     let [Val::List(one), Val::List(other)] = args else { return Err(Failure::no_overload()) };
-    test(&one.to_vec()?, &other.to_vec()?).map(Val::Bool)
+    Ok(Val::Bool(test(&one.to_vec()?, &other.to_vec()?)))
 }
 
 fn has<'a>(list: &[Val<'a>], wanted: &Val<'a>) -> bool {
     list.iter().any(|item| ops::equal(item, wanted).unwrap_or(false))
 }
 
-fn contains_all<'a>(list: &[Val<'a>], wanted: &[Val<'a>]) -> Result<'a, bool> {
-    Ok(wanted.iter().all(|item| has(list, item)))
+fn contains_all<'a>(list: &[Val<'a>], wanted: &[Val<'a>]) -> bool {
+    wanted.iter().all(|item| has(list, item))
 }
 
-fn intersects<'a>(one: &[Val<'a>], other: &[Val<'a>]) -> Result<'a, bool> {
-    Ok(one.iter().any(|item| has(other, item)))
+fn intersects<'a>(one: &[Val<'a>], other: &[Val<'a>]) -> bool {
+    one.iter().any(|item| has(other, item))
 }
 
 /// A map with one more entry, or with all of another map.

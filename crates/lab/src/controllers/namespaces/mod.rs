@@ -219,7 +219,9 @@ impl Namespaces {
         }
         remains.objects.extend((!left.is_empty()).then(|| (counted_name(&served.resource), left.len())));
         let finalizers: Vec<&String> = left.iter().flat_map(|record| &record.index.finalizers).collect();
-        finalizers.iter().for_each(|finalizer| remains.count_finalizer(finalizer));
+        for finalizer in &finalizers {
+            remains.count_finalizer(finalizer);
+        }
         let estimate = match patience {
             0 if !finalizers.is_empty() => FINALIZER_ESTIMATE,
             patience => patience,

@@ -65,7 +65,9 @@ async fn clear_resource(
             "unexpected items still remain in namespace: {namespace} for gvr: {group}/{version}, Resource={name}"
         ));
     }
-    finalizers.iter().for_each(|finalizer| remains.count_finalizer(finalizer));
+    for finalizer in &finalizers {
+        remains.count_finalizer(finalizer);
+    }
     remains.estimate = remains.estimate.max(FINALIZER_ESTIMATE);
     Ok(())
 }

@@ -38,7 +38,7 @@ pub(crate) fn resolve<'s>(
             written.push_str(&name);
         } else if here.additional.is_some() {
             here = here.additional_schema().ok_or("does not refer to a valid field")?;
-            written.push_str(&format!("[{name}]"));
+            written.extend(["[", &name, "]"]);
         } else {
             return Err("does not refer to a valid field".to_owned());
         }

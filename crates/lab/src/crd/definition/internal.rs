@@ -17,8 +17,6 @@ type Fields = Map<String, Value>;
 /// The parts of a definition that are at the top, or at each version.
 #[derive(Debug)]
 pub(crate) struct Internal<'v> {
-    /// The specification.
-    pub(crate) spec: &'v Fields,
     /// The versions.
     pub(crate) versions: Vec<&'v Fields>,
     /// Whether the schema is at the top.
@@ -50,7 +48,6 @@ impl<'v> Internal<'v> {
             one_subresources: !versions.is_empty() && same("subresources"),
             one_columns: !versions.is_empty() && same("additionalPrinterColumns"),
             one_selectable: !versions.is_empty() && same("selectableFields"),
-            spec,
             versions,
         }
     }

@@ -249,10 +249,10 @@ fn data_sources(old: Option<&Value>, spec: &mut Value) {
     let in_use = old.is_some_and(|old| old.has("dataSource") || old.has("dataSourceRef"));
     if !in_use && !spec.has("dataSourceRef") {
         let source = spec.at("dataSource");
-        let known = match (source.text("kind"), source.text("apiGroup")) {
-            ("PersistentVolumeClaim", "") | ("VolumeSnapshot", "snapshot.storage.k8s.io") => true,
-            _ => false,
-        };
+        let known = matches!(
+            (source.text("kind"), source.text("apiGroup")),
+            ("PersistentVolumeClaim", "") | ("VolumeSnapshot", "snapshot.storage.k8s.io")
+        );
         if !known {
             spec.cut("dataSource");
         }

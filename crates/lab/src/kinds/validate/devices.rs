@@ -414,6 +414,8 @@ fn slice(spec: &Value, old: Option<&Value>, problems: &mut Problems) {
 
 /// Where the devices of a slice are.
 fn slice_nodes(spec: &Value, problems: &mut Problems) {
+    const WHY: &str =
+        "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     let mut said = Vec::new();
     if spec.has("nodeName") {
         match spec.text("nodeName") {
@@ -450,8 +452,6 @@ fn slice_nodes(spec: &Value, problems: &mut Problems) {
             problems.invalid(&SPEC.child(field), false, "must be either unset or set to true");
         }
     }
-    const WHY: &str =
-        "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     match said.len() {
         0 => problems.required(&SPEC, WHY),
         1 => {}

@@ -18,7 +18,7 @@ pub(super) fn check(check: &Check<'_>, object: &Value, old: Option<&Value>, prob
     own_metadata(check, object, problems);
     let (spec, name) = (object.at("spec"), object.at("metadata").text("name"));
     if check.facts.kind == "FlowSchema" {
-        schema(spec, name, problems)
+        schema(spec, name, problems);
     } else {
         if object.at("metadata").at("annotations").has(KEEPS_ZERO) {
             let metadata = Path::root("metadata");

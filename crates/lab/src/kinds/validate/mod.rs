@@ -9,7 +9,9 @@ mod flow;
 mod hooks;
 mod job_status;
 mod networking;
+mod node;
 mod pod;
+mod quota;
 mod rbac;
 mod scaling;
 mod service;
@@ -152,10 +154,10 @@ fn create_core(check: &Check<'_>, object: &Value, problems: &mut Problems) {
         "ConfigMap" => core::config_map(object, problems),
         "Secret" => core::secret(object, problems),
         "Namespace" => core::namespace(object, problems),
-        "Node" => core::node(object, problems),
+        "Node" => node::node(object, problems),
         "ReplicationController" => core::replication_controller(object, problems),
-        "LimitRange" => core::limit_range(object, problems),
-        "ResourceQuota" => core::resource_quota(object, problems),
+        "LimitRange" => quota::limit_range(object, problems),
+        "ResourceQuota" => quota::resource_quota(object, problems),
         "Endpoints" => core::endpoints(object, problems),
         "Event" => core::event(check, object, None, problems),
         "PersistentVolume" => storage::volume(object, problems),
@@ -196,11 +198,11 @@ fn update_core(check: &Check<'_>, old: &Value, new: &Value, problems: &mut Probl
             core::secret(new, problems);
         }
         "Namespace" => core::namespace_update(check, new, problems),
-        "Node" => core::node_update(check, old, new, problems),
+        "Node" => node::node_update(check, old, new, problems),
         "ReplicationController" if status => core::replica_status(new.at("status"), true, problems),
         "ReplicationController" => core::replication_controller(new, problems),
-        "LimitRange" => core::limit_range(new, problems),
-        "ResourceQuota" => core::resource_quota_update(check, old, new, problems),
+        "LimitRange" => quota::limit_range(new, problems),
+        "ResourceQuota" => quota::resource_quota_update(check, old, new, problems),
         "Endpoints" => core::endpoints(new, problems),
         "Event" => core::event(check, new, Some(old), problems),
         "PersistentVolume" => storage::volume_update(check, old, new, problems),

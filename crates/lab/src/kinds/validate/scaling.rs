@@ -87,7 +87,7 @@ fn autoscaler_spec(spec: &Value, old: Option<&Value>, problems: &mut Problems) {
     }
 }
 
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Group {
     Any,
     MayBeEmpty,

@@ -133,7 +133,8 @@ fn domain_name(name: &str, at: &Path<'_>, problems: &mut Problems) {
 }
 
 fn hints(hints: &Value, at: &Path<'_>, problems: &mut Problems) {
-    let forms: [(&str, fn(&str) -> Vec<String>); 2] =
+    type Form = fn(&str) -> Vec<String>;
+    let forms: [(&str, Form); 2] =
         [("forZones", format::label_value), ("forNodes", format::dns1123_subdomain)];
     for (field, form) in forms {
         let (items, list) = (hints.list(field), at.child(field));

@@ -255,8 +255,8 @@ fn secret_reference(reference: &Value, at: &Path<'_>, problems: &mut Problems) {
 }
 
 pub(super) fn volume(volume: &Value, problems: &mut Problems) {
-    volume_spec(volume.at("spec"), volume.at("metadata").text("name"), false, &Path::root("spec"), problems);
     const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+    volume_spec(volume.at("spec"), volume.at("metadata").text("name"), false, &Path::root("spec"), problems);
     let supported = [
         "gcePersistentDisk",
         "awsElasticBlockStore",
@@ -284,6 +284,8 @@ pub(super) fn volume(volume: &Value, problems: &mut Problems) {
 }
 
 pub(super) fn volume_update(check: &Check<'_>, old: &Value, new: &Value, problems: &mut Problems) {
+    const CLASS: &str = "volumeAttributesClassName";
+    const EXPAND: &str = "controllerExpandSecretRef";
     if check.context.subresource == "status" {
         return;
     }
@@ -300,7 +302,6 @@ pub(super) fn volume_update(check: &Check<'_>, old: &Value, new: &Value, problem
         source
     };
     let (source, mut wanted) = (source_of(before), source_of(after));
-    const EXPAND: &str = "controllerExpandSecretRef";
     if source.has("csi") && wanted.has("csi") && !source.at("csi").has(EXPAND) {
         wanted.object("csi").cut(EXPAND);
     }
@@ -322,7 +323,6 @@ pub(super) fn volume_update(check: &Check<'_>, old: &Value, new: &Value, problem
             "field is immutable, except for updating from beta label to GA",
         );
     }
-    const CLASS: &str = "volumeAttributesClassName";
     if before.has(CLASS) && !after.has(CLASS) {
         problems.forbidden(&spec.child(CLASS), "update from non-nil value to nil is forbidden");
     }
@@ -411,6 +411,8 @@ fn data_source(source: &Value, any_group: bool, at: &Path<'_>, problems: &mut Pr
 }
 
 pub(super) fn claim_update(check: &Check<'_>, old: &Value, new: &Value, problems: &mut Problems) {
+    const ATTRIBUTES: &str = "volumeAttributesClassName";
+    const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
     let at = Path::root("spec");
     if check.context.subresource == "status" {
         claim_status(new, problems);
@@ -419,7 +421,6 @@ pub(super) fn claim_update(check: &Check<'_>, old: &Value, new: &Value, problems
     let has_group = |field: &str| old.at("spec").at(field).has("apiGroup");
     let any_group = has_group("dataSource") || has_group("dataSourceRef");
     claim_spec(new.at("spec"), any_group, &at, problems);
-    const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
     let (mut before, mut after) = (old.at("spec").clone(), new.at("spec").clone());
     let annotation =
         |claim: &Value| claim.at("metadata").at("annotations").get(CLASS).map(|name| name.str().to_owned());
@@ -484,7 +485,6 @@ pub(super) fn claim_update(check: &Check<'_>, old: &Value, new: &Value, problems
         new.at("spec").at("volumeMode"),
         old.at("spec").at("volumeMode"),
     );
-    const ATTRIBUTES: &str = "volumeAttributesClassName";
     let (was, is) = (old.at("spec").at(ATTRIBUTES), new.at("spec").at(ATTRIBUTES));
     if was != is && old.at("status").has("currentVolumeAttributesClassName") {
         let what = if is.is_null() { "nil" } else { "empty string" };

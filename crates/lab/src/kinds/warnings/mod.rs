@@ -204,20 +204,7 @@ fn either(kind: (&str, &str), old: Option<&Value>, object: &Value, told: &mut Ve
     match kind {
         ("", "Service") => service(object, told),
         ("", "Secret") => secret(object, told),
-        ("", "Node") => {
-            let spec = object.at("spec");
-            if spec.has("configSource") {
-                told.push("spec.configSource: the feature is removed".to_owned());
-            }
-            if !spec.text("externalID").is_empty() {
-                told.push(
-                    "spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned(),
-                );
-            }
-            for (place, network) in spec.list("podCIDRs").iter().enumerate() {
-                cidr(&format!("spec.podCIDRs[{place}]"), network.str(), told);
-            }
-        }
+        ("", "Node") => node(object, told),
         ("", "ServiceAccount") => {
             const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
             let before = old.is_some_and(|old| old.at("metadata").at("annotations").has(ENFORCE));
@@ -293,13 +280,20 @@ fn either(kind: (&str, &str), old: Option<&Value>, object: &Value, told: &mut Ve
             }
         }
         ("storage.k8s.io", "CSIStorageCapacity") => capacity_topology(object.at("nodeTopology"), told),
-        (
-            "admissionregistration.k8s.io",
-            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
-        ) => {
-            webhooks(object, told);
-        }
         _ => {}
+    }
+}
+
+fn node(object: &Value, told: &mut Vec<String>) {
+    let spec = object.at("spec");
+    if spec.has("configSource") {
+        told.push("spec.configSource: the feature is removed".to_owned());
+    }
+    if !spec.text("externalID").is_empty() {
+        told.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+    }
+    for (place, network) in spec.list("podCIDRs").iter().enumerate() {
+        cidr(&format!("spec.podCIDRs[{place}]"), network.str(), told);
     }
 }
 
@@ -480,41 +474,6 @@ fn capacity_topology(selector: &Value, told: &mut Vec<String>) {
     for label in selector.fields("matchLabels").into_iter().flat_map(|labels| labels.keys()) {
         if let Some(message) = deprecated_label(label) {
             told.push(format!("nodeTopology.matchLabels.{label}: {message}"));
-        }
-    }
-}
-
-/// Rules for resources webhooks never see.
-fn webhooks(object: &Value, told: &mut Vec<String>) {
-    let unseen = |group: &str, resource: &str| match group {
-        "authentication.k8s.io" => matches!(resource, "selfsubjectreviews" | "tokenreviews"),
-        "authorization.k8s.io" => matches!(
-            resource,
-            "localsubjectaccessreviews"
-                | "selfsubjectaccessreviews"
-                | "selfsubjectrulesreviews"
-                | "subjectaccessreviews"
-        ),
-        _ => false,
-    };
-    for (place, webhook) in object.list("webhooks").iter().enumerate() {
-        for (inner, rule) in webhook.list("rules").iter().enumerate() {
-            let words = |list: &str| -> Vec<String> {
-                rule.list(list).iter().map(|one| one.str().to_owned()).collect()
-            };
-            let (groups, resources) = (words("apiGroups"), words("resources"));
-            if groups.iter().chain(&resources).any(|one| one == "*") {
-                continue;
-            }
-            let mut seen = Vec::new();
-            for group in &groups {
-                for resource in &resources {
-                    if unseen(group, resource) && !seen.contains(&(group, resource)) {
-                        seen.push((group, resource));
-                        told.push(format!("webhooks[{place}].rules[{inner}]: {resource}.{group} is excluded from admission webhooks; this rule will have no effect"));
-                    }
-                }
-            }
         }
     }
 }

@@ -58,6 +58,8 @@ fn each_container(at: &str, spec: &Value, mut visit: impl FnMut(&Value, &str)) {
 
 /// A template at this path; an empty path for a pod itself.
 pub(super) fn template(path: &str, template: &Value, told: &mut Vec<String>) {
+    const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
+    const USE_SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
     if template.is_null() {
         return;
     }
@@ -94,8 +96,6 @@ pub(super) fn template(path: &str, template: &Value, told: &mut Vec<String>) {
     for resource in ["memory", "ephemeral-storage"] {
         fraction(&format!("{at}spec.overhead[{resource}]"), spec.at("overhead").at(resource), told);
     }
-    const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
-    const USE_SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
     if !spec.at("securityContext").has("seccompProfile") && annotations.has(SECCOMP) {
         told.push(format!("{at}metadata.annotations[{SECCOMP}]: {USE_SECCOMP}"));
     }

@@ -75,7 +75,7 @@ pub(super) fn merge(
         }
         return Err(Failure::Other(format!(
             "expected a map[string]interface {{}}, but received a {}",
-            merged.first().map_or("<nil>", go::type_name)
+            merged.first().map_or("<nil>", go::type_text)
         )));
     }
     if key.is_empty() {
@@ -123,7 +123,7 @@ pub(super) fn partition(
 
 pub(super) fn as_map(item: &Value) -> Result<&Object, Failure> {
     item.as_object().ok_or_else(|| {
-        let kind = go::type_name(item);
+        let kind = go::type_text(item);
         Failure::Other(format!("expected a map[string]interface {{}}, but received a {kind}"))
     })
 }

@@ -116,7 +116,10 @@ fn merge_map(mut original: Object, mut patch: Object, of: TypeRef<'_>) -> Result
     }
     retain_keys(&mut original, &mut patch)?;
     order::merge_ordered_lists(&mut original, &mut patch, of)?;
-    for (name, value) in patch {
+    // The real server takes the fields in no particular order. Here deletions come last, and so win.
+    let (deletions, others): (Vec<_>, Vec<_>) =
+        patch.into_iter().partition(|(name, _)| name.starts_with(DELETE_FROM));
+    for (name, value) in others.into_iter().chain(deletions) {
         let deletion = if name.starts_with(DELETE_FROM) {
             let malformed = Failure::Malformed("invalid patch format of primitive list");
             Some(list_of(&name, DELETE_FROM).ok_or(malformed)?)
@@ -162,6 +165,7 @@ fn list_of<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
 fn unknown_directive(directive: &Value, patch: &Object) -> Failure {
     let shown = match directive {
         Value::String(text) => text.clone(),
+        Value::Null => go::type_text(directive).to_owned(),
         other => format!("%!s({}={})", go::type_name(other), go::verb(other)),
     };
     Failure::Other(format!("unknown patch type: {shown} in map: {}", go::verb(&Value::Object(patch.clone()))))

@@ -116,7 +116,7 @@ fn list(value: Option<&Value>) -> Result<Option<Vec<Value>>, Failure> {
 }
 
 fn not_a_list(value: &Value) -> Failure {
-    Failure::Other(format!("expected a []interface {{}}, but received a {}", go::type_name(value)))
+    Failure::Other(format!("expected a []interface {{}}, but received a {}", go::type_text(value)))
 }
 
 /// Checks that the items of a patch come in the order that it sets.

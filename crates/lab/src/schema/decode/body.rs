@@ -60,7 +60,7 @@ impl Body {
 }
 
 /// A problem as the warnings it becomes: those of YAML are several in one.
-fn warnings_of(problem: &str) -> Vec<String> {
+pub(crate) fn warnings_of(problem: &str) -> Vec<String> {
     match problem.strip_prefix("yaml: unmarshal errors:\n") {
         Some(lines) => lines.lines().map(|line| line.trim().to_owned()).collect(),
         None => vec![problem.to_owned()],
@@ -116,7 +116,12 @@ pub fn read_builtin(
 ///
 /// # Errors
 /// 400, with the message of the real server.
-pub fn read_custom(bytes: &[u8], media: Media, expected: Expected<'_>) -> Result<Body, Status> {
+pub fn read_custom(
+    bytes: &[u8],
+    media: Media,
+    expected: Expected<'_>,
+    validation: FieldValidation,
+) -> Result<Body, Status> {
     let kind_name = expected.kind.kind.as_str();
     let unrecognized = |message: String| unrecognized(kind_name, &message, bytes);
     let (text, mut problems) = as_json(bytes, media).map_err(unrecognized)?;
@@ -126,7 +131,12 @@ pub fn read_custom(bytes: &[u8], media: Media, expected: Expected<'_>) -> Result
     let decoded = parse_json(text.as_bytes()).map_err(|problem| refused(&completed, kind_name, &problem))?;
     // Unlike above, letter case matters here.
     if decoded.value["kind"].as_str().is_none_or(str::is_empty) {
-        return Err(unrecognized(format!("Object 'Kind' is missing in '{}'", as_text(bytes))));
+        let problem = format!("Object 'Kind' is missing in '{}'", as_text(bytes));
+        // Strict decoding fails before the kind is taken for the one that is expected.
+        return Err(match validation {
+            FieldValidation::Ignore => refused(&completed, kind_name, &problem),
+            FieldValidation::Warn | FieldValidation::Strict => unrecognized(problem),
+        });
     }
     problems.extend(decoded.problems);
     accept(&named, expected)?;
@@ -161,7 +171,7 @@ fn as_json(bytes: &[u8], media: Media) -> Result<(Cow<'_, str>, Vec<String>), St
     }
 }
 
-fn unregistered(kind: &Gvk) -> String {
+pub(super) fn unregistered(kind: &Gvk) -> String {
     format!(
         "no kind {:?} is registered for version {:?} in scheme \"pkg/runtime/scheme.go:111\"",
         kind.kind,
@@ -199,7 +209,7 @@ fn unrecognized(expected: &str, message: &str, bytes: &[u8]) -> Status {
     let summary = match bytes.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => as_text(shown).into_owned(),
-        Some(_) => shown.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")),
+        Some(_) => crate::gotext::hex(shown),
     };
     let more = if bytes.len() > shown.len() { " ..." } else { "" };
     Status::bad_request(format!(
@@ -216,7 +226,7 @@ fn no_kind(problem: &str) -> String {
     format!("couldn't get version/kind; json parse error: {problem}")
 }
 
-fn unknown_conversion(from: &str, to: &Gvk) -> String {
+pub(super) fn unknown_conversion(from: &str, to: &Gvk) -> String {
     // The type inside the server is in a package named after the group, which the full name has as well.
     let package = builtin::kind_of(to)
         .and_then(|of| of.node().name.as_deref())
@@ -235,7 +245,7 @@ fn completed(group: String, version: String, kind: String, expected: &Gvk) -> Gv
 }
 
 /// The group, version and kind a JSON text says it is. Only here the case of letters does not matter.
-fn interpret(text: &str) -> Result<(String, String, String), String> {
+pub(super) fn interpret(text: &str) -> Result<(String, String, String), String> {
     let mut cursor = Cursor::new(text);
     let (mut api_version, mut kind) = (String::new(), String::new());
     match cursor.token() {

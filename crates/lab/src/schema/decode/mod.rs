@@ -22,11 +22,12 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+pub(crate) use self::body::warnings_of;
 pub use self::body::{
     Body, Expected, FieldValidation, Media, read_builtin, read_custom, read_delete_options,
 };
 pub use self::normal::normalise;
-pub use self::patched::{PatchedBy, patch_refused, read_patched};
+pub use self::patched::{PatchedBy, check_named, patch_refused, read_patched};
 use self::typed::Decoder;
 use super::TypeRef;
 

@@ -1,10 +1,12 @@
 //! What a patch made of an object, on its way back into the form of its type.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::body::{FieldValidation, strict_message};
-use super::{convert, decode};
-use crate::schema::TypeRef;
+use super::body::{FieldValidation, interpret, strict_message, unknown_conversion, unregistered};
+use super::words::go_type;
+use super::{Decoded, convert, decode};
+use crate::names::Gvk;
+use crate::schema::{TypeRef, builtin};
 use crate::status::{FieldProblem, Problem, Status};
 
 /// The kind of patch, which decides how its result is read and shown.
@@ -24,6 +26,7 @@ pub enum PatchedBy<'a> {
 /// 422 when the result does not fit the type, or has problems and the request is strict.
 pub fn read_patched(
     of: TypeRef<'_>,
+    expected: &Gvk,
     result: Value,
     by: PatchedBy<'_>,
     mut problems: Vec<String>,
@@ -34,10 +37,13 @@ pub fn read_patched(
         PatchedBy::Strategic(patch) => patch.to_owned(),
     };
     let decoded = match by {
-        PatchedBy::Text => decode(of, &result),
+        PatchedBy::Text => decode_named(of, expected, &text, &result),
         PatchedBy::Strategic(_) => convert(of, result),
     };
-    let decoded = decoded.map_err(|message| patch_refused(&text, &message))?;
+    let mut decoded = decoded.map_err(|message| patch_refused(&text, &message))?;
+    // What the patch made is what the path says, whatever it calls itself.
+    decoded.value["kind"] = expected.kind.as_str().into();
+    decoded.value["apiVersion"] = expected.api_version().into();
     problems.extend(decoded.problems);
     match validation {
         FieldValidation::Strict if !problems.is_empty() => {
@@ -46,6 +52,39 @@ pub fn read_patched(
         FieldValidation::Strict | FieldValidation::Ignore => Ok((decoded.value, Vec::new())),
         FieldValidation::Warn => Ok((decoded.value, problems)),
     }
+}
+
+/// Decodes the result of a patch by the kind it names, which has to be the one that is expected.
+fn decode_named(of: TypeRef<'_>, expected: &Gvk, text: &str, result: &Value) -> Result<Decoded, String> {
+    let own_version = result["apiVersion"] == expected.api_version();
+    if own_version && result["kind"] == expected.kind.as_str() {
+        return decode(of, result);
+    }
+    let (group, version, kind) = interpret(text)?;
+    if version.is_empty() {
+        // It is taken for what the server has in memory, whose fields have other names.
+        let fields = result.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        let unknown = fields.filter(|name| !matches!(*name, "apiVersion" | "kind"));
+        let problems = unknown.map(|name| format!("unknown field \"{name}\"")).collect();
+        return Ok(Decoded { value: decode(of, &Value::Object(Map::new()))?.value, problems });
+    }
+    let kind = if kind.is_empty() { expected.kind.clone() } else { kind };
+    let named = Gvk { group, version, kind };
+    if named == *expected {
+        return decode(of, result);
+    }
+    let Some(other) = builtin::kind_of(&named) else { return Err(unregistered(&named)) };
+    decode(other, result)?;
+    Err(unknown_conversion(&go_type(other), expected))
+}
+
+/// Checks that the result of a patch of a custom resource says what it is.
+///
+/// # Errors
+/// When it does not, with the sentence of the real server.
+pub fn check_named(text: &str) -> Result<(), String> {
+    let (_, _, kind) = interpret(text)?;
+    if kind.is_empty() { Err(format!("Object 'Kind' is missing in '{text}'")) } else { Ok(()) }
 }
 
 /// The failure of a patch whose result cannot be: 422 about no kind in particular.
@@ -59,15 +98,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::names::Gvk;
-    use crate::schema::builtin;
 
     #[test]
     fn results_are_refused_in_the_words_of_the_real_server() {
-        let of = builtin::kind_of(&Gvk::new("apps", "v1", "Deployment")).unwrap();
+        let kind = Gvk::new("apps", "v1", "Deployment");
+        let of = builtin::kind_of(&kind).unwrap();
         let by = PatchedBy::Strategic("map[spec:map[bar:2 foo:1]]");
-        let result = json!({"spec": {"foo": 1, "bar": 2}});
-        let failure = read_patched(of, result.clone(), by, Vec::new(), FieldValidation::Strict).unwrap_err();
+        let result = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"foo": 1, "bar": 2}});
+        let failure =
+            read_patched(of, &kind, result.clone(), by, Vec::new(), FieldValidation::Strict).unwrap_err();
         assert_eq!(failure.code, 422);
         assert_eq!(
             failure.message,
@@ -76,11 +115,11 @@ mod tests {
         );
         let repeated = vec!["duplicate field \"spec.replicas\"".to_owned()];
         let (_, warnings) =
-            read_patched(of, result, PatchedBy::Text, repeated, FieldValidation::Warn).unwrap();
+            read_patched(of, &kind, result, PatchedBy::Text, repeated, FieldValidation::Warn).unwrap();
         assert_eq!(warnings.len(), 3);
-        let wrong = json!({"spec": {"replicas": "x"}});
+        let wrong = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": "x"}});
         let failure =
-            read_patched(of, wrong, PatchedBy::Text, Vec::new(), FieldValidation::Ignore).unwrap_err();
+            read_patched(of, &kind, wrong, PatchedBy::Text, Vec::new(), FieldValidation::Ignore).unwrap_err();
         assert!(
             failure.message.ends_with("DeploymentSpec.spec.replicas of type int32"),
             "{}",

@@ -144,7 +144,9 @@ fn options_are_read_whatever_their_version_and_custom_bodies_need_a_kind() {
 
     let widget = Gvk::new("schema.example", "v1", "Widget");
     let expected = Expected { kind: &widget, accepts: |_, _| false };
-    let message = |text: &str| read_custom(text.as_bytes(), Media::Json, expected).unwrap_err().message;
+    let message = |text: &str| {
+        read_custom(text.as_bytes(), Media::Json, expected, FieldValidation::Warn).unwrap_err().message
+    };
     assert_eq!(
         message("{\"metadata\":{}}"),
         "the object provided is unrecognized (must be of type Widget): Object 'Kind' is missing in \

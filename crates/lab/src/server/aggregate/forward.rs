@@ -126,7 +126,9 @@ fn identify(headers: &mut HeaderMap, user: &User) {
     }
     user.groups.iter().for_each(|group| add("x-remote-group", group));
     for (key, values) in &user.extra {
-        values.iter().for_each(|value| add(&format!("x-remote-extra-{}", escaped(key)), value));
+        for value in values {
+            add(&format!("x-remote-extra-{}", escaped(key)), value);
+        }
     }
 }
 

@@ -45,6 +45,7 @@ mod services;
 mod storage;
 mod strategic;
 mod tables;
+mod trellis;
 mod update;
 mod watch;
 mod webhooks;
@@ -92,6 +93,7 @@ pub(crate) fn all() -> Vec<(&'static str, &'static str, Run)> {
         storage,
         strategic,
         tables,
+        trellis,
         update,
         watch,
         webhooks,
