@@ -132,6 +132,7 @@ fn config_map(name: &str, value: &str) -> ConfigMap {
 }
 
 /// An object of a kind.
+#[expect(clippy::panic, reason = "the test itself is wrong then")]
 fn of<K: serde::de::DeserializeOwned>(object: Value) -> K {
     match serde_json::from_value(object) {
         Ok(object) => object,
@@ -141,6 +142,7 @@ fn of<K: serde::de::DeserializeOwned>(object: Value) -> K {
 
 /// The failure the server answered with.
 #[track_caller]
+#[expect(clippy::panic, reason = "this is an assertion")]
 fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Status {
     match result {
         Err(kube::Error::Api(status)) => *status,

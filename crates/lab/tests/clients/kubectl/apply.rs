@@ -198,12 +198,8 @@ async fn server_side_takes_over_from_the_client_side(k: Kubectl) -> Result {
     k.ok_with("apply --server-side -f -", &config_map("a", "1").to_string()).await?;
     let stored = k.json("get cm a --show-managed-fields").await?;
     assert_eq!(stored["data"], json!({"key": "1"}));
-    let managers: Vec<_> = stored["metadata"]["managedFields"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| &entry["manager"])
-        .collect();
+    let entries = stored["metadata"]["managedFields"].as_array().ok_or("there are no managed fields")?;
+    let managers: Vec<_> = entries.iter().map(|entry| &entry["manager"]).collect();
     assert_eq!(managers, ["kubectl-last-applied", "kubectl"], "{stored}");
     Ok(())
 }

@@ -80,11 +80,7 @@ async fn secrets(k: Kubectl) -> Result {
 
 async fn roles(k: Kubectl) -> Result {
     let unique = &k.cx.unique;
-    assert!(
-        !k.ok("create role r --verb=get,list --resource=pods,deployments.apps/scale --resource-name=one")
-            .await
-            .is_err()
-    );
+    k.ok("create role r --verb=get,list --resource=pods,deployments.apps/scale --resource-name=one").await?;
     let rules = k.json("get role r").await?["rules"].clone();
     has(
         &rules[0],

@@ -85,8 +85,8 @@ async fn yaml_and_json(k: Kubectl) -> Result {
     assert_eq!(shown["metadata"]["managedFields"][0]["manager"], "scenario");
     let list: Value = serde_json::from_str(&k.ok("get cm -l tier -o json").await?)?;
     has(&list, &json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}}));
-    let names: Vec<_> =
-        list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
+    let items = list["items"].as_array().ok_or("the list has no items")?;
+    let names: Vec<_> = items.iter().map(|item| &item["metadata"]["name"]).collect();
     assert_eq!(names, ["a", "b", "c"]);
     let yaml = k.ok("get cm a -o yaml").await?;
     assert!(yaml.starts_with("apiVersion: v1\ndata:\n  key: a\nkind: ConfigMap\nmetadata:\n"), "{yaml}");
