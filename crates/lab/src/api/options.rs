@@ -75,7 +75,7 @@ impl WriteOptions {
 
     /// The manager whose fields a write owns: as named, or by the client's program.
     pub(crate) fn manager(&self, call: &Call) -> String {
-        let agent = call.headers.get(http::header::USER_AGENT).map(|agent| agent.as_bytes());
+        let agent = call.headers.get(http::header::USER_AGENT).map(http::HeaderValue::as_bytes);
         merge::manager_name(&self.field_manager, &String::from_utf8_lossy(agent.unwrap_or_default()))
     }
 }

@@ -155,7 +155,7 @@ impl Rules<'_> {
                 self.call.warn_all(kinds::warnings_on_create(&context, object));
             }
             Some(version) => {
-                self.refuse_unnamed(object)?;
+                refuse_unnamed(object)?;
                 let metadata =
                     kinds::meta::validate(&object["metadata"], self.served.namespaced, NameRule::Subdomain);
                 self.refuse_checked(object, version.validate_create(object, metadata))?;
@@ -189,7 +189,7 @@ impl Rules<'_> {
                 self.call.warn_all(kinds::warnings_on_update(&context, old, new));
             }
             Some(version) => {
-                self.refuse_unnamed(new)?;
+                refuse_unnamed(new)?;
                 let metadata = kinds::meta::validate_update(&new["metadata"], &old["metadata"]);
                 let mut checked = if self.subresource == "status" {
                     version.validate_status_update(new, old, metadata)
@@ -232,17 +232,6 @@ impl Rules<'_> {
         self.call.bare_template.store(bare, Ordering::Relaxed);
     }
 
-    /// Refuses a custom resource that does not say of which version it is: the real server takes it for a fault of
-    /// its own.
-    fn refuse_unnamed(&self, object: &Value) -> Result<(), Status> {
-        match object["apiVersion"].as_str() {
-            None | Some("") => {
-                Err(Status::internal("Object 'apiVersion' is missing in 'object has no apiVersion field'"))
-            }
-            Some(_) => Ok(()),
-        }
-    }
-
     fn refuse_checked(&self, object: &Value, checked: Checked) -> Result<(), Status> {
         self.refuse(object, checked.problems)?;
         self.call.warn_all(checked.warnings);
@@ -258,6 +247,17 @@ impl Rules<'_> {
         // The kind is told as the object says it, which may be what is wrong with it.
         let kind = object["kind"].as_str().unwrap_or(&self.served.kind.kind);
         Err(Status::invalid(&self.served.kind.group, kind, name, problems))
+    }
+}
+
+/// Refuses a custom resource that does not say of which version it is: the real server takes it for a fault of its
+/// own.
+fn refuse_unnamed(object: &Value) -> Result<(), Status> {
+    match object["apiVersion"].as_str() {
+        None | Some("") => {
+            Err(Status::internal("Object 'apiVersion' is missing in 'object has no apiVersion field'"))
+        }
+        Some(_) => Ok(()),
     }
 }
 

@@ -214,10 +214,11 @@ async fn free_form_parts_are_merged(cx: Cx) -> Result {
 async fn managers_of_retired_versions(cx: Cx) -> Result {
     let spec = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
     let mut crd = definition(&cx, &with_spec(&spec));
-    let mut newer = crd["spec"]["versions"][0].clone();
+    let older = crd["spec"]["versions"][0].clone();
+    let mut newer = older.clone();
     newer["name"] = "v2".into();
     newer["storage"] = false.into();
-    crd["spec"]["versions"].as_array_mut().expect("versions").push(newer);
+    crd["spec"]["versions"] = json!([older, newer]);
     let crd = establish(&cx, &crd).await?;
     let path = cx.apis(&format!("{}/v2", cx.group), "widgets/a");
     let mut object = cx.widget("a", &json!({"a": "1"}));
