@@ -11,6 +11,7 @@ mod agent;
 mod availability;
 mod budgets;
 mod certificates;
+mod compaction;
 mod definitions;
 mod expiry;
 mod flows;
@@ -188,6 +189,7 @@ pub(crate) async fn run(server: Weak<Server>, which: Controllers) {
     desk.start(registration::Registration::new(itself()));
     desk.start(availability::Availability::new(itself(), &server));
     desk.start(expiry::Expiry::new(itself()));
+    desk.start(compaction::Compaction::new(itself()));
     desk.start(policies::Policies::new(itself()));
     desk.start(flows::Flows::new(itself()));
     desk.start(addresses::Addresses::new(itself()));

@@ -88,8 +88,12 @@ pub fn selectable_fields(kind: &Gvk, object: &Value) -> Vec<(&'static str, Strin
     for (name, path) in fields(kind) {
         let value = path.iter().fold(object, |value, field| value.at(field));
         let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Null => empty(name).to_owned(),
+            Value::String(text) if !text.is_empty() => text.clone(),
+            // Newer events have no source, but tell who reports them.
+            Value::Null | Value::String(_) if *name == "source" => {
+                object.text("reportingComponent").to_owned()
+            }
+            Value::Null | Value::String(_) => empty(name).to_owned(),
             other => other.to_string(),
         };
         all.push((name, text));

@@ -7,6 +7,7 @@
 //! The recent events of each resource are kept with the record they replaced. They feed watches, and undone
 //! in reverse they give the state at an earlier version, which is what consistent paging needs.
 
+mod compaction;
 mod engine;
 mod history;
 mod record;
@@ -28,6 +29,7 @@ pub use history::{Event, EventKind, Retention};
 pub(crate) use record::{Draft, leaves_gaps};
 pub use record::{Index, Key, Owner, Record};
 
+use compaction::Compactions;
 use engine::{Committer, Entry};
 use history::History;
 
@@ -41,6 +43,7 @@ pub struct Store {
     taps: Mutex<Vec<mpsc::UnboundedSender<Arc<Change>>>>,
     clock: Arc<dyn Clock>,
     retention: Retention,
+    compactions: Compactions,
 }
 
 /// How far the store is safe on disk.
@@ -171,7 +174,13 @@ impl Store {
             taps: Mutex::default(),
             clock,
             retention,
+            compactions: Compactions::default(),
         }
+    }
+
+    /// How long the past is kept.
+    pub(crate) fn retention(&self) -> &Retention {
+        &self.retention
     }
 
     /// The version of the newest write.
@@ -209,7 +218,8 @@ impl Store {
 
     /// All resources that have or had objects.
     pub fn resources(&self) -> Vec<GroupResource> {
-        self.state.read().collections.keys().cloned().collect()
+        let own = compaction::resource();
+        self.state.read().collections.keys().filter(|of| **of != own).cloned().collect()
     }
 
     /// The objects of a resource now.
@@ -237,6 +247,9 @@ impl Store {
         let state = self.state.read();
         if version > state.version {
             return Err(OutOfRange::Future(state.version));
+        }
+        if self.compactions.have_taken(version) {
+            return Err(OutOfRange::Expired);
         }
         let Some(collection) = state.collections.get(of) else {
             return Ok(Listing { version, records: Vec::new(), next: None, remaining: 0 });

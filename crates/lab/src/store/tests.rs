@@ -122,3 +122,21 @@ async fn reopened(open: &impl Fn() -> Arc<Store>) -> Arc<Store> {
     tokio::time::sleep(Duration::from_millis(100)).await;
     open()
 }
+
+#[test]
+fn the_past_ends_at_the_compaction_before_the_last() {
+    let store = Store::in_memory(clock::system(), Retention::default());
+    put(&store, "a", "1", Expect::Absent).unwrap();
+    let seen = store.version();
+    let list =
+        |version| store.list_at(&maps(), version, &Query::default(), |_, _| true).map(|list| names(&list));
+    store.compact_past();
+    assert_eq!(list(seen).unwrap(), ["a"]);
+    store.compact_past();
+    // Nothing was written since, and still it is too old; what is read now is not.
+    assert_eq!(list(seen).unwrap_err(), OutOfRange::Expired);
+    assert_eq!(list(store.version()).unwrap(), ["a"]);
+    // A watch may go on from there all the same.
+    assert!(store.events_after(&maps(), seen).unwrap().is_empty());
+    assert_eq!(store.resources(), [maps()]);
+}
