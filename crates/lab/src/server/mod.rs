@@ -158,9 +158,16 @@ impl Server {
         let mut bytes: [u8; 16] = self.random.lock().random();
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        [hex(&bytes[..4]), hex(&bytes[4..6]), hex(&bytes[6..8]), hex(&bytes[8..10]), hex(&bytes[10..])]
-            .join("-")
+        let mut uid = String::with_capacity(36);
+        for (place, byte) in bytes.into_iter().enumerate() {
+            if matches!(place, 4 | 6 | 8 | 10) {
+                uid.push('-');
+            }
+            for digit in [byte >> 4, byte & 0x0f] {
+                uid.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+            }
+        }
+        uid
     }
 
     /// A stored object in the version of a resource.
