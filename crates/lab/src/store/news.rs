@@ -157,7 +157,8 @@ impl Safety {
             if self.lost.load(Ordering::Acquire) {
                 return Poll::Ready(Err(StoreError::Lost(waiting.failure.clone().unwrap_or_default())));
             }
-            let known = |(wanted, waker): &(u64, Waker)| *wanted == version && waker.will_wake(context.waker());
+            let known =
+                |(wanted, waker): &(u64, Waker)| *wanted == version && waker.will_wake(context.waker());
             if !waiting.writers.iter().any(known) {
                 waiting.writers.push((version, context.waker().clone()));
             }

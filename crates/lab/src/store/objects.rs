@@ -216,7 +216,9 @@ mod tests {
     fn a_uid_is_bits_only_if_it_is_written_the_usual_way() {
         let usual = "01234567-89ab-4cde-8f01-23456789abcd";
         assert_eq!(Uid::bits(usual).unwrap()[..5], [0x01, 0x23, 0x45, 0x67, 0x89]);
-        for other in ["uid-a", "", "01234567-89AB-4cde-8f01-23456789abcd", "01234567089ab-4cde-8f01-23456789abc"] {
+        for other in
+            ["uid-a", "", "01234567-89AB-4cde-8f01-23456789abcd", "01234567089ab-4cde-8f01-23456789abc"]
+        {
             assert_eq!(Uid::read(other), Uid::Text(other.into()));
         }
     }
