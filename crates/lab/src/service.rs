@@ -1,5 +1,7 @@
 //! The server as a `tower` service, and on a socket.
 
+mod gathered;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::reply::Body;
 use crate::attributes::User;
 use crate::server::{Peer, Server, handle};
+
+use gathered::Gathered;
 
 /// How many requests one HTTP/2 connection may have open.
 const STREAMS: u32 = 2_000;
@@ -108,5 +112,9 @@ async fn connection(
         .max_concurrent_streams(STREAMS)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW * 4);
+    // HTTP/1.1 puts the answers of a connection together by itself.
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        return builder.serve_connection_with_upgrades(TokioIo::new(Gathered::new(stream)), service).await;
+    }
     builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await
 }

@@ -43,14 +43,6 @@ pub(crate) enum Body {
     MergePatch(Bytes),
 }
 
-/// The end of an answer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Answered {
-    pub(crate) status: u16,
-    /// How long the body was.
-    pub(crate) bytes: usize,
-}
-
 impl Dialer {
     /// For the server at `https://host:port`, which `authority` vouches for, in the name of `identity`.
     pub(crate) fn new(base: &str, authority: &str, identity: &Identity) -> Result<Self> {
@@ -118,16 +110,15 @@ impl Connection {
         Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
     }
 
-    /// Sends a request and reads the answer to its end, without keeping it.
-    pub(crate) async fn exchange(&mut self, method: Method, path: &str, body: Body) -> Result<Answered> {
+    /// Sends a request and reads the answer to its end, without keeping it; the status.
+    pub(crate) async fn exchange(&mut self, method: Method, path: &str, body: Body) -> Result<u16> {
         let response = self.send(method, path, body).await?;
         let status = response.status().as_u16();
         let mut body = response.into_body();
-        let mut bytes = 0;
         while let Some(frame) = body.frame().await {
-            bytes += frame?.data_ref().map_or(0, Bytes::len);
+            frame?;
         }
-        Ok(Answered { status, bytes })
+        Ok(status)
     }
 
     /// Sends a request that has to be answered with one of `statuses`; the body of the answer.

@@ -153,12 +153,17 @@ async fn follow(mut body: Incoming, sampled: bool, progress: Arc<Progress>) {
                     .map(|sent| u32::try_from(now.saturating_sub(sent).as_micros()).unwrap_or(u32::MAX)),
             );
         }
-        let events = data.iter().filter(|byte| **byte == b'\n').count();
+        let events = events_in(data);
         progress.delivered.fetch_add(u64::try_from(events).unwrap_or_default(), Ordering::Relaxed);
         progress.arrived.notify_one();
     }
     progress.lost.fetch_add(1, Ordering::Relaxed);
     progress.arrived.notify_one();
+}
+
+/// How many events end in `data`. An event is a line, and most pieces are one line.
+fn events_in(data: &[u8]) -> usize {
+    data.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).count()
 }
 
 /// When the events that end in `data` were sent; what is left of a line stays in `line`.
@@ -178,6 +183,11 @@ fn sent_in<'a>(data: &'a Bytes, line: &'a mut Vec<u8>) -> impl Iterator<Item = D
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_counts_where_it_ends() {
+        assert_eq!((events_in(b""), events_in(b"a"), events_in(b"a\nb"), events_in(b"a\nb\n")), (0, 0, 1, 2));
+    }
 
     #[test]
     fn events_are_found_across_pieces() {

@@ -137,7 +137,7 @@ impl Place {
         connection.expect(Method::POST, DEFINITION, definition, &[201, 409]).await?;
         // A definition is served a moment after it is there.
         for _ in 0..200 {
-            if connection.exchange(Method::GET, &self.collection(), Body::None).await?.status == 200 {
+            if connection.exchange(Method::GET, &self.collection(), Body::None).await? == 200 {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -242,7 +242,7 @@ async fn deletions(
 pub(crate) async fn fill(dialer: &Dialer, place: &Place, stem: &'static str, count: usize) -> Result {
     let mut connection = dialer.dial().await?;
     let last = place.object(&format!("{stem}-{}", count - 1));
-    if connection.exchange(Method::GET, &last, Body::None).await?.status == 200 {
+    if connection.exchange(Method::GET, &last, Body::None).await? == 200 {
         return Ok(());
     }
     let mut clients = JoinSet::new();
@@ -301,9 +301,9 @@ pub(crate) async fn run(
             while !end.reached(start, turn) {
                 let (method, path, body) = request(client, turn);
                 let sent = Instant::now();
-                let answered = connection.exchange(method.clone(), &path, body).await?;
-                if answered.status >= 300 {
-                    return Err(format!("{method} {path} is answered with {}", answered.status).into());
+                let status = connection.exchange(method.clone(), &path, body).await?;
+                if status >= 300 {
+                    return Err(format!("{method} {path} is answered with {status}").into());
                 }
                 latencies.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
                 turn += 1;

@@ -22,7 +22,7 @@ const OBJECTS: u64 = 100_000;
 /// How many clients fill it.
 const CLIENTS: usize = 64;
 /// How long filling may take; the rest is then computed from what is there.
-const FILLING: Duration = Duration::from_secs(170);
+const FILLING: Duration = Duration::from_mins(1);
 /// After this, what a server does by itself after its start is done.
 const SETTLING: Duration = Duration::from_secs(2);
 

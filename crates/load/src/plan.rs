@@ -24,7 +24,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Value {
     let effort = if arguments.quick {
         Effort { starts: 1, rounds: 1, time: Duration::from_millis(700) }
     } else {
-        Effort { starts: 3, rounds: 3, time: Duration::from_millis(1_500) }
+        Effort { starts: 3, rounds: 3, time: Duration::from_millis(1_200) }
     };
     let mut which = vec![Which::Lab(arguments.lab.clone())];
     which.extend(arguments.real.clone().map(Which::Real));

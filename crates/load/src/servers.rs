@@ -105,8 +105,7 @@ async fn real_server(parts: &Path, directory: TempDir) -> Result<Server> {
 async fn until_ready(dialer: &Dialer, start: Instant, programs: &mut [&mut Program]) -> Result {
     loop {
         if let Ok(mut connection) = dialer.dial().await
-            && let Ok(answered) = connection.exchange(Method::GET, "/readyz", Body::None).await
-            && answered.status == 200
+            && let Ok(200) = connection.exchange(Method::GET, "/readyz", Body::None).await
         {
             return Ok(());
         }

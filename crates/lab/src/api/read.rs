@@ -192,7 +192,7 @@ pub(crate) async fn watch(server: &Arc<Server>, call: &Call, served: &Arc<Served
                 .upgrade()
                 .is_some_and(|server| server.registry().find(&kind.group, &kind.version, resource).is_some())
         };
-        StillServed { definitions: store.subscribe(&registry::definitions()), check: Box::new(check) }
+        StillServed::new(store.subscribe(&registry::definitions()), check)
     });
     let watch = Watch { store: Arc::clone(store), presenter, filter, bookmarks, timeout, faults, served };
     Ok(Reply::stream(media_type, watch.run(start)))

@@ -3,25 +3,32 @@
 //! A watch has no queue of its own. It remembers the version it has sent, and reads what is newer from the
 //! store's history whenever the store says there is something. A slow client costs nothing; one that falls
 //! behind the history is told so.
+//!
+//! Most watches send what is stored as it is stored, and all of them at once. What they do for an event is
+//! therefore little: no future is made, nothing is copied, and the line they send is the same for all.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::Stream;
+use futures::future::BoxFuture;
 use serde_json::json;
-use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, Sleep};
 
 use super::filter::Filter;
 use super::present::Presenter;
 use crate::faults::{Passed, WatchFaults};
 use crate::status::Status;
-use crate::store::{Event, EventKind, OutOfRange, Record, Store};
+use crate::store::{Event, EventKind, OutOfRange, Record, Store, Subscription};
 
 /// How often a quiet watch says how far it is.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// How long a bookmark waits for events that are on their way.
+const BOOKMARK_DELAYED: Duration = Duration::from_millis(10);
 /// A bookmark comes this long before a watch ends, so that the next one starts fresh.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// Events are put together into pieces of about this size.
@@ -52,209 +59,319 @@ pub(crate) struct Watch {
 
 /// Watches over whether a custom resource is still there.
 pub(crate) struct StillServed {
-    pub(crate) definitions: Receiver<u64>,
-    pub(crate) check: Box<dyn Fn() -> bool + Send + Sync>,
+    definitions: Subscription,
+    /// The version of the definitions when it was last looked.
+    seen: u64,
+    check: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl StillServed {
-    /// Ends when the resource is no longer served.
-    async fn gone(served: &mut Option<Self>) {
-        let Some(served) = served else { return std::future::pending().await };
-        while served.definitions.changed().await.is_ok() {
-            if !(served.check)() {
-                return;
-            }
-        }
+    /// `definitions` tells when to `check` whether the resource is still there.
+    pub(crate) fn new(definitions: Subscription, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { seen: definitions.version(), definitions, check: Box::new(check) }
     }
+
+    fn is_gone(&mut self) -> bool {
+        let version = self.definitions.version();
+        let changed = version != self.seen;
+        self.seen = version;
+        changed && !(self.check)()
+    }
+}
+
+/// Something to send.
+#[derive(Debug)]
+enum Line {
+    /// As it is.
+    Written(Bytes),
+    /// An object that has to be brought into the form of the client first.
+    Object(&'static str, Arc<Record>),
+}
+
+/// How a watch ends.
+#[derive(Debug)]
+enum End {
+    Silently,
+    With(Status),
 }
 
 /// The state of a running watch.
 struct Running {
-    watch: Watch,
-    published: Receiver<u64>,
+    store: Arc<Store>,
+    presenter: Arc<Presenter>,
+    filter: Filter,
+    bookmarks: bool,
+    faults: Option<WatchFaults>,
+    served: Option<StillServed>,
+    news: Subscription,
+    /// The task that is woken when there is news.
+    listening: Option<Waker>,
+    /// What was visible when the history was last read.
+    seen: Option<u64>,
+    /// The version up to which everything was sent.
     version: u64,
-    /// What is sent before any event.
-    start: Option<Start>,
+    /// Objects that are still to be sent before any event.
+    initial: std::vec::IntoIter<Arc<Record>>,
+    /// True when a bookmark is to follow them.
+    announce_end: bool,
     /// Pieces that are ready to be sent.
     ready: VecDeque<Bytes>,
-    end: std::pin::Pin<Box<Sleep>>,
-    next_bookmark: std::pin::Pin<Box<Sleep>>,
+    /// What is being brought into the form of the client.
+    working: Option<BoxFuture<'static, Result<Vec<Bytes>, Status>>>,
+    /// How the watch ends when that is sent.
+    then: Option<End>,
+    /// Rings for the next bookmark, or for the end.
+    alarm: Pin<Box<Sleep>>,
+    end: Instant,
     finished: bool,
 }
 
 impl Watch {
     /// The stream of encoded events.
     pub(crate) fn run(self, start: Start) -> impl Stream<Item = Bytes> + Send {
-        let published = self.store.subscribe(self.presenter.stored_as());
         let now = Instant::now();
         let end = now + self.timeout;
         let first_bookmark = (now + BOOKMARK_EVERY)
             .min(end.checked_sub(BOOKMARK_BEFORE_END).filter(|at| *at > now).unwrap_or(end));
-        let running = Running {
-            published,
+        Running {
+            news: self.store.subscribe(self.presenter.stored_as()),
+            listening: None,
+            seen: None,
             version: start.version,
-            start: Some(start),
+            initial: start.initial.into_iter(),
+            announce_end: start.announce_end,
             ready: VecDeque::new(),
-            end: Box::pin(tokio::time::sleep_until(end)),
-            next_bookmark: Box::pin(tokio::time::sleep_until(first_bookmark)),
+            working: None,
+            then: None,
+            alarm: Box::pin(tokio::time::sleep_until(first_bookmark)),
+            end,
             finished: false,
-            watch: self,
-        };
-        futures::stream::unfold(running, |mut running| async move {
-            let piece = running.next().await?;
-            Some((piece, running))
-        })
+            store: self.store,
+            presenter: Arc::new(self.presenter),
+            filter: self.filter,
+            bookmarks: self.bookmarks,
+            faults: self.faults,
+            served: self.served,
+        }
+    }
+}
+
+impl Stream for Running {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = &mut *self;
+        loop {
+            if let Some(working) = &mut this.working {
+                let Poll::Ready(written) = working.as_mut().poll(context) else { return Poll::Pending };
+                this.working = None;
+                match written {
+                    Ok(lines) => this.send(&lines),
+                    Err(status) => this.then = Some(End::With(status)),
+                }
+                this.end_if_over();
+            }
+            if let Some(piece) = this.ready.pop_front() {
+                return Poll::Ready(Some(piece));
+            }
+            if this.finished {
+                return Poll::Ready(None);
+            }
+            if this.begin() {
+                continue;
+            }
+            this.listen(context.waker());
+            let visible = this.news.version();
+            if this.seen != Some(visible) {
+                this.seen = Some(visible);
+                this.read_events();
+            } else if this.served.as_mut().is_some_and(StillServed::is_gone) {
+                // What happened to the last objects is told before the end.
+                this.read_events();
+                this.then.get_or_insert(End::Silently);
+                if this.working.is_none() {
+                    this.end_if_over();
+                }
+            } else if this.alarm.as_mut().poll(context).is_ready() {
+                this.alarm_rang();
+            } else {
+                return Poll::Pending;
+            }
+        }
     }
 }
 
 impl Running {
-    /// Sends what the client is to know first.
-    async fn begin(&mut self, start: Start) {
-        let mut piece = BytesMut::new();
-        for record in &start.initial {
-            match self.watch.presenter.event("ADDED", record).await {
-                Ok(bytes) => self.collect(&mut piece, &bytes),
-                Err(status) => return self.fail(&status),
-            }
+    /// Leaves word where there is news, once for all.
+    fn listen(&mut self, waker: &Waker) {
+        if self.listening.as_ref().is_some_and(|listening| listening.will_wake(waker)) {
+            return;
         }
-        if start.announce_end {
-            let bookmark = self.bookmark(start.version, true);
-            self.collect(&mut piece, &bookmark);
+        self.news.listen(waker);
+        if let Some(served) = &self.served {
+            served.definitions.listen(waker);
         }
-        if !piece.is_empty() {
-            self.ready.push_back(piece.freeze());
-        }
+        self.listening = Some(waker.clone());
     }
 
-    /// Adds an event to a piece, and begins another when it is full.
-    fn collect(&mut self, piece: &mut BytesMut, event: &[u8]) {
-        if piece.len() + event.len() > PIECE && !piece.is_empty() {
-            self.ready.push_back(std::mem::take(piece).freeze());
+    /// Sends some of what the client is to know first; false when it knows all of that.
+    fn begin(&mut self) -> bool {
+        let mut lines = Vec::new();
+        let mut size = 0;
+        while size < PIECE
+            && let Some(record) = self.initial.next()
+        {
+            size += record.body.len();
+            lines.push(Line::Object("ADDED", record));
         }
-        piece.extend_from_slice(event);
+        if !lines.is_empty() {
+            self.take(lines);
+            return true;
+        }
+        if std::mem::take(&mut self.announce_end) {
+            let bookmark = self.bookmark(self.version, true);
+            self.ready.push_back(bookmark);
+            return true;
+        }
+        false
     }
 
-    /// The next piece, or nothing when the watch is over.
-    async fn next(&mut self) -> Option<Bytes> {
-        if let Some(start) = self.start.take() {
-            self.begin(start).await;
-        }
-        loop {
-            if let Some(piece) = self.ready.pop_front() {
-                return Some(piece);
+    /// Reads what happened since the last time.
+    fn read_events(&mut self) {
+        let faults = self.faults.take();
+        let read = match faults {
+            None => self.read_all(),
+            Some(mut faults) => {
+                let read = self.read_with(&mut faults);
+                self.faults = Some(faults);
+                read
             }
-            if self.finished {
-                return None;
-            }
-            self.published.borrow_and_update();
-            self.read_events().await;
-            if !self.ready.is_empty() || self.finished {
-                continue;
-            }
-            tokio::select! {
-                biased;
-                () = &mut self.end => self.finished = true,
-                () = StillServed::gone(&mut self.watch.served) => {
-                    // What happened to the last objects is told before the end.
-                    self.read_events().await;
-                    self.finished = true;
-                }
-                changed = self.published.changed() => {
-                    if changed.is_err() {
-                        self.finished = true;
-                    }
-                }
-                () = &mut self.next_bookmark => {
-                    self.next_bookmark.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
-                    if self.watch.bookmarks {
-                        // Nothing of this resource is on its way between what was sent and what is safe.
-                        self.version = self.version.max(self.watch.store.safe_version());
-                        let bookmark = self.bookmark(self.version, false);
-                        self.ready.push_back(bookmark);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Encodes what happened since the last time.
-    async fn read_events(&mut self) {
-        let events = match self.watch.store.events_after(self.watch.presenter.stored_as(), self.version) {
-            Ok(events) => events,
+        };
+        match read {
+            Ok(lines) => self.take(lines),
             // A client may know a version of another life of this server; it waits for what is newer.
-            Err(OutOfRange::Future(_)) => return,
-            Err(OutOfRange::Expired) => return self.fail(&expired(self.version, self.watch.store.version())),
+            Err(OutOfRange::Future(_)) => {}
+            Err(OutOfRange::Expired) => {
+                self.then = Some(End::With(expired(self.version, self.store.version())));
+                self.end_if_over();
+            }
+        }
+    }
+
+    fn read_all(&mut self) -> Result<Vec<Line>, OutOfRange> {
+        let (mut lines, mut version) = (Vec::new(), self.version);
+        self.store.visit_after(self.presenter.stored_as(), self.version, |event| {
+            version = event.record.version;
+            lines.extend(self.line(event));
+        })?;
+        self.version = version;
+        Ok(lines)
+    }
+
+    /// Reads what the fault plan leaves of it.
+    fn read_with(&mut self, faults: &mut WatchFaults) -> Result<Vec<Line>, OutOfRange> {
+        let events = self.store.events_after(self.presenter.stored_as(), self.version)?;
+        let passed = match faults.pass(&events) {
+            Passed::Events(passed) => passed,
+            Passed::Expired(passed) => {
+                self.then = Some(End::With(expired(self.version, self.store.version())));
+                passed
+            }
+            Passed::Cut(passed) => {
+                self.then = Some(End::Silently);
+                passed
+            }
         };
-        let (events, then) = match self.watch.faults.as_mut().map(|faults| faults.pass(&events)) {
-            None => (events, None),
-            Some(Passed::Events(passed)) => {
-                // What was dropped or held back is not read again.
-                self.version = events.last().map_or(self.version, |event| event.record.version);
-                (passed, None)
-            }
-            Some(Passed::Expired(passed)) => {
-                (passed, Some(Some(expired(self.version, self.watch.store.version()))))
-            }
-            Some(Passed::Cut(passed)) => (passed, Some(None)),
-        };
-        let mut lines = Vec::with_capacity(events.len());
-        for event in &events {
-            self.version = self.version.max(event.record.version);
-            match self.encode(event).await {
-                Ok(Some(bytes)) => lines.push(bytes),
-                Ok(None) => {}
-                Err(status) => return self.fail(&status),
-            }
-        }
-        if let Some(then) = then {
-            self.ready.extend(lines);
-            match then {
-                Some(status) => self.fail(&status),
-                None => self.finished = true,
-            }
-            return;
-        }
-        // One event alone is sent as it is, shared with all other watches.
-        if lines.len() == 1 {
-            self.ready.extend(lines);
-            return;
-        }
-        let mut piece = BytesMut::new();
-        for bytes in &lines {
-            self.collect(&mut piece, bytes);
-        }
-        if !piece.is_empty() {
-            self.ready.push_back(piece.freeze());
-        }
+        // What was dropped or held back is not read again.
+        self.version = events.last().map_or(self.version, |event| event.record.version);
+        Ok(passed.iter().filter_map(|event| self.line(event)).collect())
     }
 
     /// The event as this watch sees it: an object that begins to match is added, one that ceases to is deleted.
-    async fn encode(&self, event: &Arc<Event>) -> Result<Option<Bytes>, Status> {
-        let filter = &self.watch.filter;
+    fn line(&self, event: &Arc<Event>) -> Option<Line> {
+        let filter = &self.filter;
         let matched = event.before.as_ref().is_some_and(|before| filter.matches(&event.key, before));
         let matches = event.kind != EventKind::Deleted && filter.matches(&event.key, &event.record);
-        let presenter = &self.watch.presenter;
-        match (matched, matches) {
-            (false, false) => Ok(None),
-            (true, true) if presenter.is_plain(&event.record) && event.kind == EventKind::Modified => {
-                Ok(Some(event.line().clone()))
-            }
-            (false, true) if presenter.is_plain(&event.record) && event.kind == EventKind::Added => {
-                Ok(Some(event.line().clone()))
-            }
-            (true, true) => presenter.event("MODIFIED", &event.record).await.map(Some),
-            (false, true) => presenter.event("ADDED", &event.record).await.map(Some),
-            (true, false) if event.kind == EventKind::Deleted => {
-                if presenter.is_plain(&event.record) {
-                    return Ok(Some(event.line().clone()));
+        let kind = match (matched, matches) {
+            (false, false) => return None,
+            (true, true) => EventKind::Modified,
+            (false, true) => EventKind::Added,
+            (true, false) => EventKind::Deleted,
+        };
+        if kind == event.kind && self.presenter.is_plain(&event.record) {
+            return Some(Line::Written(event.line().clone()));
+        }
+        if kind == EventKind::Deleted && event.kind != EventKind::Deleted {
+            // The last state that matched, under the version of what made it cease to.
+            let last = event.before.as_ref()?.at_version(event.record.version);
+            return Some(Line::Object(kind.word(), Arc::new(last)));
+        }
+        Some(Line::Object(kind.word(), Arc::clone(&event.record)))
+    }
+
+    /// Sends lines, now or as soon as all of them are in the form of the client.
+    fn take(&mut self, lines: Vec<Line>) {
+        // One event alone is sent as it is, shared with all other watches.
+        if let [Line::Written(line)] = lines.as_slice() {
+            self.ready.push_back(line.clone());
+        } else if lines.iter().all(|line| matches!(line, Line::Written(_))) {
+            let written = lines.iter().map(|line| match line {
+                Line::Written(line) => line.as_ref(),
+                Line::Object(..) => &[],
+            });
+            join(written, &mut self.ready);
+        } else {
+            let presenter = Arc::clone(&self.presenter);
+            self.working = Some(Box::pin(async move {
+                let mut written = Vec::with_capacity(lines.len());
+                for line in lines {
+                    written.push(match line {
+                        Line::Written(line) => line,
+                        Line::Object(word, record) => presenter.event(word, &record).await?,
+                    });
                 }
-                presenter.event("DELETED", &event.record).await.map(Some)
-            }
-            (true, false) => {
-                // The last state that matched, under the version of what made it cease to.
-                let Some(before) = &event.before else { return Ok(None) };
-                presenter.event("DELETED", &before.at_version(event.record.version)).await.map(Some)
-            }
+                Ok(written)
+            }));
+            return;
+        }
+        self.end_if_over();
+    }
+
+    fn send(&mut self, lines: &[Bytes]) {
+        join(lines.iter().map(Bytes::as_ref), &mut self.ready);
+    }
+
+    /// Ends the watch, if it is to end after what was sent.
+    fn end_if_over(&mut self) {
+        match self.then.take() {
+            None => return,
+            Some(End::Silently) => {}
+            Some(End::With(status)) => self.ready.push_back(self.presenter.error(&status.to_value())),
+        }
+        self.finished = true;
+    }
+
+    /// It is time for a bookmark, or to end.
+    fn alarm_rang(&mut self) {
+        let now = Instant::now();
+        if now >= self.end {
+            self.finished = true;
+            return;
+        }
+        self.alarm.as_mut().reset((now + BOOKMARK_EVERY).min(self.end));
+        if !self.bookmarks {
+            return;
+        }
+        // Everything up to here is in the history by now, so after reading it nothing is missing.
+        let safe = self.store.safe_version();
+        self.read_events();
+        if self.working.is_some() {
+            // First what happened; the bookmark comes in a moment.
+            self.alarm.as_mut().reset((now + BOOKMARK_DELAYED).min(self.end));
+        } else if !self.finished {
+            self.version = self.version.max(safe);
+            let bookmark = self.bookmark(self.version, false);
+            self.ready.push_back(bookmark);
         }
     }
 
@@ -263,13 +380,21 @@ impl Running {
         if end_of_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        self.watch.presenter.bookmark(metadata)
+        self.presenter.bookmark(metadata)
     }
+}
 
-    /// Ends the watch with an error.
-    fn fail(&mut self, status: &Status) {
-        self.ready.push_back(self.watch.presenter.error(&status.to_value()));
-        self.finished = true;
+/// Puts lines together into pieces of a good size.
+fn join<'a>(lines: impl Iterator<Item = &'a [u8]>, ready: &mut VecDeque<Bytes>) {
+    let mut piece = BytesMut::new();
+    for line in lines {
+        if piece.len() + line.len() > PIECE && !piece.is_empty() {
+            ready.push_back(std::mem::take(&mut piece).freeze());
+        }
+        piece.extend_from_slice(line);
+    }
+    if !piece.is_empty() {
+        ready.push_back(piece.freeze());
     }
 }
 

@@ -23,6 +23,7 @@ use crate::names::Gvk;
 use crate::openapi::OpenApi;
 use crate::reader::Reader;
 use crate::registry::{Registry, Served};
+use crate::schema::builtin;
 use crate::schema::decode::FieldValidation;
 use crate::status::Status;
 use crate::store::{Key, Retention, Store};
@@ -48,17 +49,19 @@ impl Parts {
     /// Builds the server, on what a folder holds or in memory, and stores what every cluster begins with.
     pub(crate) async fn build(self, folder: Option<&Path>) -> Result<Arc<Server>, LabError> {
         let now = self.clock.now();
+        read_tables_meanwhile();
         let (pki, store) = match folder {
             Some(folder) => {
                 make_folder(folder)?;
-                let pki = Pki::load_or_generate(&folder.join("pki"), now, &[])?;
-                let store = Store::open(
-                    &folder.join("store.redb"),
-                    Arc::clone(&self.clock),
-                    self.history.clone(),
-                    selectable_fields,
-                )?;
-                (pki, store)
+                // Gathering what is random enough for keys takes a while.
+                let (pki, store) = std::thread::scope(|scope| {
+                    let pki = scope.spawn(|| Pki::load_or_generate(&folder.join("pki"), now, &[]));
+                    let (clock, history) = (Arc::clone(&self.clock), self.history.clone());
+                    let store = Store::open(&folder.join("store.redb"), clock, history, selectable_fields);
+                    (pki.join(), store)
+                });
+                let bug = || PkiError::Crypto("making keys ended in a panic".to_owned());
+                (pki.unwrap_or_else(|_| Err(bug()))?, store?)
             }
             None => (
                 Pki::generate(now, &[])?,
@@ -116,6 +119,16 @@ impl Parts {
             webhooks,
         })
     }
+}
+
+/// Reads the tables of built-in types while keys are made and the store is opened.
+fn read_tables_meanwhile() {
+    // Whoever needs them first waits for them; and where there can be no thread, reads them.
+    let reading = std::thread::Builder::new().name("lab-tables".to_owned()).spawn(|| {
+        builtin::types();
+        builtin::resources();
+    });
+    drop(reading);
 }
 
 impl Server {

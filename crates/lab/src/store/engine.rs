@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Condvar, Mutex};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use tokio::sync::watch;
 
+use super::news::News;
 use super::{Change, EventKind, Key, Store};
 use crate::names::GroupResource;
 
@@ -57,7 +57,7 @@ pub enum StoreError {
 pub(super) struct Entry {
     pub(super) change: Arc<Change>,
     pub(super) key: Key,
-    pub(super) published: watch::Sender<u64>,
+    pub(super) published: Arc<News>,
 }
 
 /// The queue in front of the disk.

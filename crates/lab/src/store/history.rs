@@ -1,12 +1,13 @@
 //! The recent events of one resource.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use super::objects::Undone;
 use super::{Key, Record};
 
 /// What happened to an object.
@@ -90,10 +91,18 @@ impl Default for Retention {
 /// The recent events of one resource, oldest first.
 #[derive(Debug)]
 pub(super) struct History {
-    events: VecDeque<(Timestamp, Arc<Event>)>,
+    events: VecDeque<Kept>,
     /// Events up to this version may be missing.
     floor: u64,
     newest: u64,
+}
+
+/// An event, and what is looked at without looking into it.
+#[derive(Debug)]
+struct Kept {
+    version: u64,
+    at: Timestamp,
+    event: Arc<Event>,
 }
 
 impl History {
@@ -108,15 +117,16 @@ impl History {
     }
 
     pub(super) fn push(&mut self, event: Arc<Event>, now: Timestamp, retention: &Retention) {
-        self.newest = event.record.version;
-        self.events.push_back((now, event));
+        let version = event.record.version;
+        self.newest = version;
+        self.events.push_back(Kept { version, at: now, event });
         while self.events.len() > retention.least {
-            let Some((at, oldest)) = self.events.front() else { break };
-            let young = now.duration_since(*at).unsigned_abs() < retention.age;
+            let Some(oldest) = self.events.front() else { break };
+            let young = now.duration_since(oldest.at).unsigned_abs() < retention.age;
             if young && self.events.len() <= retention.most {
                 break;
             }
-            self.floor = oldest.record.version;
+            self.floor = oldest.version;
             self.events.pop_front();
         }
     }
@@ -124,33 +134,43 @@ impl History {
     /// Drops everything up to `version`.
     pub(super) fn forget(&mut self, version: u64) {
         self.floor = version;
-        self.events.retain(|(_, event)| event.record.version > version);
+        self.events.retain(|kept| kept.version > version);
     }
 
-    /// The events after `after` up to and with `until`; none when some of them are gone.
-    pub(super) fn between(&self, after: u64, until: u64) -> Option<Vec<Arc<Event>>> {
+    /// Where the events after `version` begin.
+    fn start_after(&self, version: u64) -> usize {
+        let newer = |place: usize| self.events.get(place).is_some_and(|kept| kept.version > version);
+        // Nearly everybody who asks knows all but the last few, so the search begins at the end.
+        let mut reach = 1;
+        while reach < self.events.len() && newer(self.events.len() - reach) {
+            reach *= 2;
+        }
+        let (mut low, mut high) = (self.events.len().saturating_sub(reach), self.events.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if newer(middle) { high = middle } else { low = middle + 1 }
+        }
+        low
+    }
+
+    /// Shows the events after `after` up to and with `until`; none when some of them are gone.
+    pub(super) fn visit(&self, after: u64, until: u64, mut show: impl FnMut(&Arc<Event>)) -> Option<()> {
         if after < self.floor {
             return None;
         }
-        let start = self.events.partition_point(|(_, event)| event.record.version <= after);
-        let newer = self.events.range(start..);
-        Some(
-            newer
-                .map(|(_, event)| Arc::clone(event))
-                .take_while(|event| event.record.version <= until)
-                .collect(),
-        )
+        let newer = self.events.range(self.start_after(after)..);
+        newer.take_while(|kept| kept.version <= until).for_each(|kept| show(&kept.event));
+        Some(())
     }
 
     /// What differed at `version`: for each object changed since, what it was then. None when that is gone.
-    pub(super) fn undo_to(&self, version: u64) -> Option<BTreeMap<Key, Option<Arc<Record>>>> {
+    pub(super) fn undo_to(&self, version: u64) -> Option<Undone> {
         if version < self.floor {
             return None;
         }
-        let mut then = BTreeMap::new();
-        let start = self.events.partition_point(|(_, event)| event.record.version <= version);
-        for (_, event) in self.events.range(start..) {
-            then.entry(event.key.clone()).or_insert_with(|| event.before.clone());
+        let mut then = Undone::new();
+        for kept in self.events.range(self.start_after(version)..) {
+            then.entry(kept.event.key.clone()).or_insert_with(|| kept.event.before.clone());
         }
         Some(then)
     }

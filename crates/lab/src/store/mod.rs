@@ -10,15 +10,16 @@
 mod compaction;
 mod engine;
 mod history;
+mod news;
+mod objects;
 mod record;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Bound;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::names::GroupResource;
@@ -26,32 +27,27 @@ use crate::names::GroupResource;
 pub use engine::StoreError;
 pub(crate) use history::line;
 pub use history::{Event, EventKind, Retention};
+pub use news::Subscription;
 pub(crate) use record::{Draft, leaves_gaps};
 pub use record::{Index, Key, Owner, Record};
 
 use compaction::Compactions;
 use engine::{Committer, Entry};
 use history::History;
+use news::{News, Safety};
+use objects::{Objects, Owned, Undone};
 
 /// All objects of one API server.
 #[derive(Debug)]
 pub struct Store {
     state: RwLock<State>,
     /// How far writes are safe on disk, and whether the disk is lost.
-    durable: watch::Sender<Durable>,
+    durable: Safety,
     committer: Option<Committer>,
     taps: Mutex<Vec<mpsc::UnboundedSender<Arc<Change>>>>,
     clock: Arc<dyn Clock>,
     retention: Retention,
     compactions: Compactions,
-}
-
-/// How far the store is safe on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Durable {
-    version: u64,
-    /// Why nothing can be written any more, once that happened.
-    failure: Option<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,18 +56,18 @@ struct State {
     /// The version at which the store was opened: what happened before is known only by its outcome.
     origin: u64,
     collections: HashMap<GroupResource, Collection>,
-    /// Where the object of a uid is.
-    uids: HashMap<String, (GroupResource, Key)>,
-    /// The objects that name a uid as their owner.
-    dependents: HashMap<String, HashSet<(GroupResource, Key)>>,
+    /// Where the object of a uid is, and which objects it owns.
+    owned: Owned,
 }
 
 #[derive(Debug)]
 struct Collection {
-    objects: BTreeMap<Key, Arc<Record>>,
+    /// The name of the resource, shared by all that point into it.
+    of: Arc<GroupResource>,
+    objects: Objects,
     history: History,
     /// Told the newest version that watchers may see.
-    published: watch::Sender<u64>,
+    published: Arc<News>,
 }
 
 /// Something that happened to an object of a resource.
@@ -154,9 +150,8 @@ impl Store {
                 .map_err(|source| StoreError::Damaged { what: format!("{of} {key:?}"), source })?;
             let index = Index::of(&object, fields_of(&of, &object));
             let at = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-            let record = Record::stored(at.unwrap_or(version), key.clone(), &object, body.into(), index);
-            state.index(&of, &key, &record);
-            state.collection(&of).objects.insert(key, Arc::new(record));
+            let record = Record::stored(at.unwrap_or(version), key, &object, body.into(), index);
+            state.insert(&of, &Arc::new(record));
         }
         let store = Arc::new(Self::with(state, Some(committer), clock, retention));
         if let Some(committer) = &store.committer {
@@ -166,10 +161,9 @@ impl Store {
     }
 
     fn with(state: State, committer: Option<Committer>, clock: Arc<dyn Clock>, retention: Retention) -> Self {
-        let durable = Durable { version: state.version, failure: None };
         Self {
+            durable: Safety::beginning_at(state.version),
             state: RwLock::new(state),
-            durable: watch::Sender::new(durable),
             committer,
             taps: Mutex::default(),
             clock,
@@ -200,15 +194,12 @@ impl Store {
 
     /// The object with this uid, wherever it is.
     pub fn by_uid(&self, uid: &str) -> Option<(GroupResource, Key)> {
-        self.state.read().uids.get(uid).cloned()
+        self.state.read().owned.by_uid(uid)
     }
 
     /// The objects that name this uid as an owner.
     pub fn dependents(&self, uid: &str) -> Vec<(GroupResource, Key)> {
-        let state = self.state.read();
-        let mut found: Vec<_> = state.dependents.get(uid).into_iter().flatten().cloned().collect();
-        found.sort();
-        found
+        self.state.read().owned.dependents(uid)
     }
 
     /// How many objects a resource has.
@@ -231,7 +222,7 @@ impl Store {
     ) -> Listing {
         let state = self.state.read();
         match state.collections.get(of) {
-            Some(collection) => page(&collection.objects, &BTreeMap::new(), state.version, query, keep),
+            Some(collection) => collection.objects.page(&Undone::new(), state.version, query, keep),
             None => Listing { version: state.version, records: Vec::new(), next: None, remaining: 0 },
         }
     }
@@ -255,7 +246,7 @@ impl Store {
             return Ok(Listing { version, records: Vec::new(), next: None, remaining: 0 });
         };
         let changed = collection.history.undo_to(version).ok_or(OutOfRange::Expired)?;
-        Ok(page(&collection.objects, &changed, version, query, keep))
+        Ok(collection.objects.page(&changed, version, query, keep))
     }
 
     /// Writes an object, and returns its record as soon as it is ordered; it is safe after [`Store::settled`].
@@ -271,10 +262,9 @@ impl Store {
         state.version += 1;
         let record = Arc::new(draft.finish(key, state.version));
         if let Some(before) = &before {
-            state.unindex(of, key, before);
+            state.owned.remove(before);
         }
-        state.index(of, key, &record);
-        state.collection(of).objects.insert(key.clone(), Arc::clone(&record));
+        state.insert(of, &record);
         let kind = if before.is_some() { EventKind::Modified } else { EventKind::Added };
         self.ordered(&mut state, of, key, Event::new(kind, key.clone(), Arc::clone(&record), before));
         Ok(record)
@@ -292,7 +282,7 @@ impl Store {
         let Some(before) = state.check(of, key, Expect::Version(expect))? else { return Err(Refusal::Gone) };
         state.version += 1;
         let record = Arc::new(last.finish(key, state.version));
-        state.unindex(of, key, &before);
+        state.owned.remove(&before);
         state.collection(of).objects.remove(key);
         let event = Event::new(EventKind::Deleted, key.clone(), Arc::clone(&record), Some(before));
         self.ordered(&mut state, of, key, event);
@@ -308,12 +298,16 @@ impl Store {
         collection.history.push(Arc::clone(&event), now, &self.retention);
         let change = Arc::new(Change { of: of.clone(), event });
         if let Some(committer) = &self.committer {
-            committer.enqueue(Entry { change, key: key.clone(), published: collection.published.clone() });
+            committer.enqueue(Entry {
+                change,
+                key: key.clone(),
+                published: Arc::clone(&collection.published),
+            });
         } else {
             let version = change.event.record.version;
-            collection.published.send_replace(version);
+            self.durable.reach(version);
+            collection.published.tell(version);
             self.publish(&[change]);
-            self.durable.send_modify(|durable| durable.version = version);
         }
     }
 
@@ -325,15 +319,10 @@ impl Store {
     /// Called by the committer when a batch is on disk.
     fn committed(&self, batch: &[Entry]) {
         let Some(last) = batch.last() else { return };
-        let version = last.change.event.record.version;
-        self.durable.send_modify(|durable| durable.version = version);
-        for entry in batch {
-            let version = entry.change.event.record.version;
-            entry.published.send_if_modified(|seen| {
-                let newer = version > *seen;
-                *seen = version.max(*seen);
-                newer
-            });
+        self.durable.reach(last.change.event.record.version);
+        // Newest first, so that those who watch one resource are woken once for the batch.
+        for entry in batch.iter().rev() {
+            entry.published.tell(entry.change.event.record.version);
         }
         if !self.taps.lock().is_empty() {
             let changes: Vec<_> = batch.iter().map(|entry| Arc::clone(&entry.change)).collect();
@@ -344,24 +333,17 @@ impl Store {
     /// Called by the committer when the disk is lost: nothing written from now on can become safe.
     fn lost(&self, why: &str) {
         tracing::error!(why, "the store cannot be written any more");
-        self.durable.send_modify(|durable| durable.failure = Some(why.into()));
+        self.durable.fail(why);
     }
 
     /// Waits until everything up to `version` is safe on disk. Fails when that can never be.
     pub async fn settled(&self, version: u64) -> Result<(), StoreError> {
-        let mut durable = self.durable.subscribe();
-        let reached =
-            durable.wait_for(|durable| durable.version >= version || durable.failure.is_some()).await;
-        match reached {
-            Ok(durable) if durable.version >= version => Ok(()),
-            Ok(durable) => Err(StoreError::Lost(durable.failure.as_deref().unwrap_or_default().to_owned())),
-            Err(_) => Err(StoreError::Lost("the store was closed".to_owned())),
-        }
+        self.durable.settled(version).await
     }
 
     /// The newest version that is safe on disk.
     pub fn safe_version(&self) -> u64 {
-        self.durable.borrow().version
+        self.durable.version()
     }
 
     /// A receiver of every change from now on, in order, each when it is safe.
@@ -371,8 +353,8 @@ impl Store {
         receiver
     }
 
-    /// Told the newest visible version of a resource whenever it grows.
-    pub fn subscribe(&self, of: &GroupResource) -> watch::Receiver<u64> {
+    /// Tells the newest visible version of a resource, and wakes whenever it grows.
+    pub fn subscribe(&self, of: &GroupResource) -> Subscription {
         if let Some(collection) = self.state.read().collections.get(of) {
             return collection.published.subscribe();
         }
@@ -381,14 +363,26 @@ impl Store {
 
     /// The events of a resource after `version` that are visible by now.
     pub fn events_after(&self, of: &GroupResource, version: u64) -> Result<Vec<Arc<Event>>, OutOfRange> {
+        let mut events = Vec::new();
+        self.visit_after(of, version, |event| events.push(Arc::clone(event)))?;
+        Ok(events)
+    }
+
+    /// Shows each event of a resource after `version` that is visible by now. Writers wait meanwhile.
+    pub(crate) fn visit_after(
+        &self,
+        of: &GroupResource,
+        version: u64,
+        show: impl FnMut(&Arc<Event>),
+    ) -> Result<(), OutOfRange> {
         let state = self.state.read();
         if version > state.version {
             return Err(OutOfRange::Future(state.version));
         }
-        let safe = self.durable.borrow().version;
+        let safe = self.durable.version();
         match state.collections.get(of) {
-            Some(collection) => collection.history.between(version, safe).ok_or(OutOfRange::Expired),
-            None => Ok(Vec::new()),
+            Some(collection) => collection.history.visit(version, safe, show).ok_or(OutOfRange::Expired),
+            None => Ok(()),
         }
     }
 
@@ -404,11 +398,15 @@ impl State {
     /// The collection of a resource; its history begins now if it is new.
     fn collection(&mut self, of: &GroupResource) -> &mut Collection {
         let origin = self.origin;
-        self.collections.entry(of.clone()).or_insert_with(|| Collection {
-            objects: BTreeMap::new(),
-            history: History::beginning_at(origin),
-            published: watch::Sender::new(origin),
-        })
+        self.collections.entry(of.clone()).or_insert_with(|| Collection::beginning_at(origin, of))
+    }
+
+    /// Takes in an object, in the place of an earlier state of it.
+    fn insert(&mut self, of: &GroupResource, record: &Arc<Record>) {
+        let collection = self.collection(of);
+        collection.objects.insert(Arc::clone(record));
+        let of = Arc::clone(&collection.of);
+        self.owned.insert(&of, record);
     }
 
     /// What is there now, if that is what the write expects.
@@ -423,71 +421,17 @@ impl State {
             (None, Expect::Version(_)) => Err(Refusal::Gone),
         }
     }
-
-    fn index(&mut self, of: &GroupResource, key: &Key, record: &Record) {
-        self.uids.insert(record.index.uid.clone(), (of.clone(), key.clone()));
-        for owner in &record.index.owners {
-            self.dependents.entry(owner.uid.clone()).or_default().insert((of.clone(), key.clone()));
-        }
-    }
-
-    fn unindex(&mut self, of: &GroupResource, key: &Key, record: &Record) {
-        self.uids.remove(&record.index.uid);
-        for owner in &record.index.owners {
-            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
-                dependents.remove(&(of.clone(), key.clone()));
-                if dependents.is_empty() {
-                    self.dependents.remove(&owner.uid);
-                }
-            }
-        }
-    }
 }
 
-/// Cuts one page out of the objects of a resource, with some of them as they were before.
-fn page(
-    objects: &BTreeMap<Key, Arc<Record>>,
-    before: &BTreeMap<Key, Option<Arc<Record>>>,
-    version: u64,
-    query: &Query<'_>,
-    keep: impl Fn(&Key, &Record) -> bool,
-) -> Listing {
-    let start = match (&query.after, query.namespace) {
-        (Some(after), _) => Bound::Excluded(after.clone()),
-        (None, Some(namespace)) => Bound::Included(Key::new(namespace, "")),
-        (None, None) => Bound::Unbounded,
-    };
-    let range = (start, Bound::Unbounded);
-    let untouched = objects.range(range.clone()).filter(|(key, _)| !before.contains_key(key));
-    let restored = before.range(range).filter_map(|(key, record)| Some((key, record.as_ref()?)));
-    let mut matching = merged(untouched, restored)
-        .take_while(|(key, _)| query.namespace.is_none_or(|namespace| key.namespace == namespace))
-        .filter(|(key, record)| keep(key, record));
-    if query.limit == 0 {
-        let records = matching.map(|(_, record)| Arc::clone(record)).collect();
-        return Listing { version, records, next: None, remaining: 0 };
+impl Collection {
+    fn beginning_at(version: u64, of: &GroupResource) -> Self {
+        Self {
+            of: Arc::new(of.clone()),
+            objects: Objects::default(),
+            history: History::beginning_at(version),
+            published: News::beginning_at(version),
+        }
     }
-    let mut records = Vec::with_capacity(query.limit.min(1024));
-    let mut last = None;
-    for (key, record) in matching.by_ref().take(query.limit) {
-        records.push(Arc::clone(record));
-        last = Some(key.clone());
-    }
-    let remaining = matching.count();
-    Listing { version, records, next: last.filter(|_| remaining > 0), remaining }
-}
-
-/// Two sequences sorted by key, as one.
-fn merged<'a>(
-    left: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
-    right: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
-) -> impl Iterator<Item = (&'a Key, &'a Arc<Record>)> {
-    let (mut left, mut right) = (left.peekable(), right.peekable());
-    std::iter::from_fn(move || match (left.peek(), right.peek()) {
-        (Some((one, _)), Some((other, _))) if one > other => right.next(),
-        (None, _) => right.next(),
-        _ => left.next(),
-    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! One stored version of an object.
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -32,6 +34,8 @@ pub struct Record {
     rest: usize,
     /// What is looked at without parsing the body.
     pub index: Index,
+    /// The object, where somebody wanted it kept.
+    parsed: OnceLock<Arc<Value>>,
 }
 
 /// What is looked at often enough to be kept beside the body.
@@ -114,7 +118,7 @@ impl Record {
     /// A record read back from disk.
     pub(super) fn stored(version: u64, key: Key, object: &Value, body: Bytes, index: Index) -> Self {
         let rest = type_prefix(&object["apiVersion"], &object["kind"]).len();
-        Self { version, key, body, rest, index }
+        Self { version, key, body, rest, index, parsed: OnceLock::new() }
     }
 
     /// The object without `apiVersion` and `kind`: what follows an opening brace.
@@ -138,6 +142,11 @@ impl Record {
     /// The object, parsed. The body is always what we wrote ourselves, so a failure would be damage on disk.
     pub fn parse(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The object, parsed once and kept as long as the record: for the few that every request looks at.
+    pub(crate) fn kept(&self) -> Arc<Value> {
+        Arc::clone(self.parsed.get_or_init(|| Arc::new(self.parse())))
     }
 }
 
@@ -188,7 +197,14 @@ impl Draft {
             body.extend_from_slice(digits.as_bytes());
             body.extend_from_slice(&self.after);
         }
-        Record { version, key: key.clone(), body: body.into(), rest: self.rest, index: self.index }
+        Record {
+            version,
+            key: key.clone(),
+            body: body.into(),
+            rest: self.rest,
+            index: self.index,
+            parsed: OnceLock::new(),
+        }
     }
 }
 
