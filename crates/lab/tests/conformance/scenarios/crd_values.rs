@@ -132,7 +132,8 @@ async fn defaults_on_read(cx: Cx) -> Result {
     let read =
         cx.until(cx.a_widget("a"), "the default shows", |_, widget| widget["spec"]["b"] == "new").await?;
     assert_eq!(read["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
-    let list = cx.read(cx.widgets()).await?;
+    // The real server starts its storage anew when the definition changes, and says so.
+    let list = cx.until(cx.widgets(), "the storage is back", |status, _| status == 200).await?;
     has(&list["items"], &json!([{"spec": {"a": "x", "b": "new"}}]));
     let mut watch = cx.admin.watch(format!("{}?watch=1", cx.widgets())).await?;
     has(&watch.expect("ADDED").await?, &json!({"spec": {"b": "new"}}));
