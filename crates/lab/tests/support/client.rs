@@ -27,6 +27,8 @@ use super::certificates::Identity;
 
 /// How long any single request may take.
 const LIMIT: Duration = Duration::from_mins(1);
+/// How long a client waits that was asked to come again.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Who is asking.
 #[derive(Debug, Clone)]
@@ -266,9 +268,17 @@ impl Request {
 
     /// Sends the request and leaves the body of the answer to be read line by line.
     pub(crate) async fn watch(self) -> Result<Watch> {
-        let response = timeout(LIMIT, self.client.send(&self))
-            .await
-            .map_err(|_| format!("{}: no answer in time", self.shown()))??;
+        let begin = async {
+            loop {
+                let response = self.client.send(&self).await?;
+                if response.status() != 429 {
+                    break Result::Ok(response);
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        let response =
+            timeout(LIMIT, begin).await.map_err(|_| format!("{}: no answer in time", self.shown()))??;
         Ok(Watch {
             asked: self.shown(),
             status: response.status().as_u16(),
@@ -298,6 +308,12 @@ impl Request {
     }
 }
 
+/// True for the answer of a server that has lost sight of its storage for a moment and asks to come again, which any
+/// client library does.
+fn is_restarting(body: &[u8]) -> bool {
+    String::from_utf8_lossy(body).contains("storage is (re)initializing")
+}
+
 impl IntoFuture for Request {
     type Output = Result<Answer>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
@@ -305,9 +321,14 @@ impl IntoFuture for Request {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let exchange = async {
-                let response = self.client.send(&self).await?;
-                let (head, body) = response.into_parts();
-                let body = body.collect().await?.to_bytes();
+                let (head, body) = loop {
+                    let (head, body) = self.client.send(&self).await?.into_parts();
+                    let body = body.collect().await?.to_bytes();
+                    if head.status != 429 || !is_restarting(&body) {
+                        break (head, body);
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                };
                 Ok(Answer { asked: self.shown(), status: head.status.as_u16(), headers: head.headers, body })
             };
             match timeout(LIMIT, exchange).await {
