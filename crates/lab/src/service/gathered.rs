@@ -24,7 +24,7 @@ const KEPT: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct Gathered<S> {
     inner: S,
-    gathered: BytesMut,
+    waiting: BytesMut,
     flush: Flush,
 }
 
@@ -41,22 +41,22 @@ enum Flush {
 
 impl<S> Gathered<S> {
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, gathered: BytesMut::new(), flush: Flush::Idle }
+        Self { inner, waiting: BytesMut::new(), flush: Flush::Idle }
     }
 }
 
 impl<S: AsyncWrite + Unpin> Gathered<S> {
     /// Hands over everything that was gathered.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.gathered.is_empty() {
-            let sent = ready!(Pin::new(&mut self.inner).poll_write(context, &self.gathered))?;
+        while !self.waiting.is_empty() {
+            let sent = ready!(Pin::new(&mut self.inner).poll_write(context, &self.waiting))?;
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.gathered.advance(sent);
+            self.waiting.advance(sent);
         }
-        if self.gathered.capacity() > KEPT {
-            self.gathered = BytesMut::new();
+        if self.waiting.capacity() > KEPT {
+            self.waiting = BytesMut::new();
         }
         Poll::Ready(Ok(()))
     }
@@ -81,16 +81,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.gathered.len() >= LIMIT {
+        if self.waiting.len() >= LIMIT {
             ready!(self.poll_send(context))?;
         }
-        self.gathered.extend_from_slice(bytes);
+        self.waiting.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.flush {
-            Flush::Idle if self.gathered.is_empty() => Pin::new(&mut self.inner).poll_flush(context),
+            Flush::Idle if self.waiting.is_empty() => Pin::new(&mut self.inner).poll_flush(context),
             Flush::Idle => {
                 self.flush = Flush::PutOff;
                 // A task that wakes itself goes to the end of the queue.
@@ -170,7 +170,7 @@ mod tests {
     async fn not_more_than_the_limit_is_gathered() {
         let mut gathered = Gathered::new(Counted::default());
         for _ in 0..3 {
-            gathered.write_all(&[7; LIMIT]).await.unwrap();
+            gathered.write_all(&vec![7; LIMIT]).await.unwrap();
         }
         assert_eq!(gathered.inner.pieces.len(), 2);
     }

@@ -140,7 +140,9 @@ impl Safety {
         self.lost.store(true, Ordering::Release);
         let woken = std::mem::take(&mut waiting.writers);
         drop(waiting);
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
+        for (_, waker) in woken {
+            waker.wake();
+        }
     }
 
     /// Waits until `version` is safe. Fails when that can never be.
