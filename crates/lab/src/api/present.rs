@@ -102,7 +102,7 @@ impl Presenter {
             View::Object | View::Metadata => self.view(object),
             View::Table => {
                 let cells = table::row(kind, &object, self.server.clock().now());
-                self.tabled(&table::columns(kind), vec![self.row(cells, &object)], &object["metadata"], true)
+                self.tabled(&table::columns(kind), &[self.row(&cells, &object)], &object["metadata"], true)
             }
         }
     }
@@ -187,7 +187,7 @@ impl Presenter {
     }
 
     /// A bookmark with this metadata.
-    pub(crate) fn bookmark(&self, metadata: Value) -> Bytes {
+    pub(crate) fn bookmark(&self, metadata: &Value) -> Bytes {
         let object = json!({"kind": self.served.kind.kind, "apiVersion": self.served.kind.api_version(), "metadata": metadata});
         let object = match self.output.view {
             View::Object => object,
@@ -228,12 +228,13 @@ impl Presenter {
             None => table::rows(&self.served.kind, &objects.iter().collect::<Vec<_>>(), now),
             Some(version) => objects.iter().map(|object| custom_cells(version, object, now)).collect(),
         };
-        let rows = cells.into_iter().zip(objects).map(|(cells, object)| self.row(cells, object)).collect();
-        self.tabled(&self.columns(), rows, metadata, with_columns)
+        let rows: Vec<Value> =
+            cells.iter().zip(objects).map(|(cells, object)| self.row(cells, object)).collect();
+        self.tabled(&self.columns(), &rows, metadata, with_columns)
     }
 
     /// A row of a table, with as much of its object as the client wants.
-    fn row(&self, cells: Vec<Value>, object: &Value) -> Value {
+    fn row(&self, cells: &[Value], object: &Value) -> Value {
         let mut row = json!({"cells": cells});
         match self.include {
             Include::Nothing => {}
@@ -243,7 +244,7 @@ impl Presenter {
         row
     }
 
-    fn tabled(&self, columns: &[Column], rows: Vec<Value>, metadata: &Value, with_columns: bool) -> Value {
+    fn tabled(&self, columns: &[Column], rows: &[Value], metadata: &Value, with_columns: bool) -> Value {
         let mut kept = Map::new();
         for key in ["resourceVersion", "continue", "remainingItemCount"] {
             if let Some(value) = metadata.get(key) {

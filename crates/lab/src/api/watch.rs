@@ -380,7 +380,7 @@ impl Running {
         if end_of_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        self.presenter.bookmark(metadata)
+        self.presenter.bookmark(&metadata)
     }
 }
 
