@@ -5,7 +5,7 @@ use crate::failure::Result;
 use crate::outcome::Outcome;
 use crate::tools::Need;
 use crate::workspace::Workspace;
-use crate::{dependencies, generate, process};
+use crate::{dependencies, generate, lab_facts, process};
 
 /// One tier of the test suite.
 #[derive(Debug)]
@@ -83,6 +83,13 @@ pub(crate) const TIERS: &[Tier] = &[
             ],
             variables: &[("TRELLIS_CONFORMANCE", "real")],
         },
+    },
+    Tier {
+        name: "facts",
+        about: "the lab's tables of kinds, types and rights are what the real Kubernetes says",
+        // After the real parts, whose modules and compiled packages it shares.
+        needs: &[Need::RealParts, Need::Go],
+        work: Work::Chore(|workspace| lab_facts::check(workspace, None)),
     },
     Tier {
         name: "docs",

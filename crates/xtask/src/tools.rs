@@ -17,6 +17,8 @@ pub(crate) enum Need {
     Component(&'static str, &'static str),
     /// The real Kubernetes programs: cached, named by the environment, or buildable.
     RealParts,
+    /// The Go compiler.
+    Go,
 }
 
 impl Need {
@@ -24,6 +26,8 @@ impl Need {
     pub(crate) fn meet(self, workspace: &Workspace) -> Result<(), String> {
         match self {
             Self::Component(component, subcommand) => meet_component(workspace, component, subcommand),
+            Self::Go if runs(Command::new("go").arg("version")) => Ok(()),
+            Self::Go => Err("Go is not installed".to_owned()),
             Self::RealParts => real_parts::obtain(workspace).map(drop).map_err(|failure| {
                 let message = failure.to_string();
                 let mut lines = message.lines();
