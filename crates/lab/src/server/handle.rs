@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::Server;
 use crate::api::negotiate::{self, Output};
 use crate::api::reply::{Body, Reply};
-use crate::api::request::{self, Parameters};
+use crate::api::request::{self, Form, Parameters};
 use crate::api::{self, Call};
 use crate::attributes::{Attributes, User};
 use crate::auth;
@@ -65,6 +65,7 @@ impl Call {
             method: Method::PUT,
             now,
             attributes,
+            form: Form::default(),
             query: String::new(),
             parameters: Parameters::default(),
             headers: HeaderMap::new(),
@@ -85,11 +86,12 @@ where
 {
     let (head, body) = request.into_parts();
     let parameters = Parameters::parse(head.uri.query().unwrap_or_default());
-    let attributes = request::target(&head.method, head.uri.path(), &parameters);
+    let (attributes, form) = request::target(&head.method, head.uri.path(), &parameters);
     let mut call = Call {
         method: head.method,
         now: server.clock.now(),
         attributes,
+        form,
         query: head.uri.query().unwrap_or_default().to_owned(),
         parameters,
         headers: head.headers,

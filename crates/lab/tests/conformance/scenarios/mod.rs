@@ -38,6 +38,7 @@ mod namespaces;
 mod openapi;
 mod options;
 mod patch;
+mod paths;
 mod pods;
 mod policies;
 mod reviews;
@@ -88,6 +89,7 @@ pub(crate) fn all() -> Vec<(&'static str, &'static str, Run)> {
         openapi,
         options,
         patch,
+        paths,
         pods,
         policies,
         reviews,
