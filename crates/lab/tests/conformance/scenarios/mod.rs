@@ -39,6 +39,7 @@ mod openapi;
 mod options;
 mod patch;
 mod paths;
+mod pod_actions;
 mod pods;
 mod policies;
 mod reviews;
@@ -90,6 +91,7 @@ pub(crate) fn all() -> Vec<(&'static str, &'static str, Run)> {
         options,
         patch,
         paths,
+        pod_actions,
         pods,
         policies,
         reviews,
