@@ -201,7 +201,7 @@ async fn failure_policies(cx: Cx) -> Result {
 
 async fn broken_answers(cx: Cx) -> Result {
     let server = Server::start(&[], |seen| match text(&seen.body, "/request/name") {
-        "failing" => Reply { status: 500, body: json!("broken"), delay: Duration::ZERO },
+        "failing" => Reply { status: 500, ..Reply::ok(json!("broken")) },
         "nonsense" => Reply::ok(json!({"hello": "world"})),
         "wrong-uid" => Reply::ok(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {"uid": "x", "allowed": true}})),
