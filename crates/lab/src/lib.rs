@@ -15,6 +15,7 @@ pub mod goregex;
 pub mod gotext;
 pub mod gotime;
 pub mod gourl;
+mod json;
 pub mod jsonpath;
 pub mod kinds;
 mod lab;

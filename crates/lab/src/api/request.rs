@@ -3,6 +3,7 @@
 use http::Method;
 
 use crate::attributes::Attributes;
+use crate::gourl::escaped_byte;
 use crate::selector::{FieldSelector, LabelSelector};
 
 /// The parameters of a query, decoded.
@@ -49,21 +50,13 @@ pub(crate) fn unescape(text: &str, plus_is_space: bool) -> String {
     let mut plain = Vec::with_capacity(bytes.len());
     let mut place = 0;
     while place < bytes.len() {
-        let hex = |at: usize| bytes.get(at).and_then(|byte| (*byte as char).to_digit(16));
-        match (bytes[place], hex(place + 1), hex(place + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                plain.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
-                place += 3;
-            }
-            (b'+', _, _) if plus_is_space => {
-                plain.push(b' ');
-                place += 1;
-            }
-            (byte, _, _) => {
-                plain.push(byte);
-                place += 1;
-            }
-        }
+        let escaped = escaped_byte(&bytes[place..]);
+        let byte = match bytes[place] {
+            b'+' if plus_is_space => b' ',
+            byte => escaped.unwrap_or(byte),
+        };
+        plain.push(byte);
+        place += if escaped.is_some() { 3 } else { 1 };
     }
     String::from_utf8_lossy(&plain).into_owned()
 }

@@ -452,10 +452,5 @@ async fn connect(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Res
 
 /// Options of a write the server makes itself.
 pub(crate) fn own_options() -> WriteOptions {
-    WriteOptions {
-        dry_run: false,
-        field_manager: "kube-apiserver".to_owned(),
-        validation: FieldValidation::Ignore,
-        force: false,
-    }
+    WriteOptions::own("kube-apiserver")
 }
