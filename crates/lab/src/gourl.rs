@@ -165,16 +165,13 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
     while let Some(&byte) = bytes.get(place) {
         match byte {
             b'%' => {
-                let digit =
-                    |offset: usize| bytes.get(place + offset).and_then(|byte| char::from(*byte).to_digit(16));
                 let shown = || {
                     let end = bytes.len().min(place + 3);
                     format!("invalid URL escape {}", quote(&String::from_utf8_lossy(&bytes[place..end])))
                 };
-                let (Some(high), Some(low)) = (digit(1), digit(2)) else { return Err(shown()) };
-                let value = u8::try_from(high * 16 + low).unwrap_or_default();
+                let Some(value) = escaped_byte(&bytes[place..]) else { return Err(shown()) };
                 let percent = value == b'%';
-                if part == Part::Host && high < 8 && !percent {
+                if part == Part::Host && value < 0x80 && !percent {
                     return Err(shown());
                 }
                 if part == Part::Zone && !percent && value != b' ' && !is_host_byte(value) {
@@ -198,6 +195,13 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
         }
     }
     Ok(out)
+}
+
+/// The byte that a text begins with as an escape such as `%2F`.
+pub(crate) fn escaped_byte(text: &[u8]) -> Option<u8> {
+    let [b'%', high, low, ..] = text else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
 }
 
 fn is_host_byte(byte: u8) -> bool {

@@ -8,7 +8,6 @@ mod chain;
 pub mod configurations;
 pub mod disruption;
 pub mod eviction;
-mod json;
 pub mod matching;
 mod patch;
 pub mod plugins;
@@ -27,6 +26,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::attributes::Attributes;
+use crate::json;
 use crate::names::Gvk;
 use crate::status::Status;
 

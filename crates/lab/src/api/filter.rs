@@ -15,7 +15,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Reads the selectors of a request; `known_as` gives the name of a field, or why
+    /// Reads the selectors of a request, for one object if `name` is not empty; `known_as` gives the name of a field, or why
     /// it cannot be selected by.
     pub(crate) fn read(
         namespace: &str,
@@ -29,8 +29,13 @@ impl Filter {
         for (field, _, _) in &mut fields.terms {
             *field = known_as(field)?;
         }
-        if !name.is_empty() && fields.required("metadata.name").is_none() {
-            fields.terms.push(("metadata.name".to_owned(), name.to_owned(), true));
+        // Rights were checked for this name, so the selector may not be about others.
+        if !name.is_empty() {
+            if fields.is_empty() {
+                fields.terms.push(("metadata.name".to_owned(), name.to_owned(), true));
+            } else if fields.required("metadata.name") != Some(name) {
+                return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"));
+            }
         }
         let namespace = (!namespace.is_empty()).then(|| namespace.to_owned());
         Ok(Self { namespace, labels, fields })

@@ -56,9 +56,21 @@ pub(super) fn uid_of(object: &Value) -> Option<&str> {
 
 /// What a client is told whose object is another one of the same name.
 pub(super) fn uid_mismatch(served: &Served, key: &Key, wanted: &str, found: &str) -> String {
+    precondition_failed(served, key, "uid", wanted, found)
+}
+
+/// What a client is told whose object has another `uid` or `resourceVersion` than it expects.
+pub(super) fn precondition_failed(
+    served: &Served,
+    key: &Key,
+    field: &str,
+    wanted: &str,
+    found: &str,
+) -> String {
     let place = if served.namespaced { format!("{}/{}", key.namespace, key.name) } else { key.name.clone() };
+    let field = if field == "uid" { "UID" } else { "ResourceVersion" };
     format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}/{place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}",
         stored_under(served)
     )
 }

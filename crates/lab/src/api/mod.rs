@@ -35,7 +35,7 @@ use crate::store::Key;
 
 use filter::Filter;
 use reply::Reply;
-use request::Parameters;
+use request::{Form, Parameters};
 
 /// One request for a resource, with everything the handlers look at.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct Call {
     /// When it came.
     pub(crate) now: jiff::Timestamp,
     pub(crate) attributes: Attributes,
+    /// What its path looks like.
+    pub(crate) form: Form,
     /// The query as it was sent.
     pub(crate) query: String,
     pub(crate) parameters: Parameters,
@@ -69,9 +71,7 @@ impl Call {
     /// The objects a collection call is about.
     pub(crate) fn filter(&self, served: &Served) -> Result<Filter, Status> {
         let namespace = if served.namespaced { self.attributes.namespace.as_str() } else { "" };
-        // A selector names its fields itself; only a path with a name narrows the call further.
-        let name = if self.attributes.field_selector.is_empty() { self.attributes.name.as_str() } else { "" };
-        Filter::read(namespace, name, &self.parameters, |field| served.selector_field(field))
+        Filter::read(namespace, &self.attributes.name, &self.parameters, |field| served.selector_field(field))
     }
 
     /// Adds a warning once.
@@ -107,10 +107,7 @@ pub(crate) async fn dispatch(server: &Arc<Server>, call: &Call) -> Result<Reply,
     {
         call.warn(warning);
     }
-    // An object of the cluster is in no namespace.
-    if !served.namespaced && !served.is_namespace() && !attributes.namespace.is_empty() {
-        return Err(unknown_resource());
-    }
+    check_path(call, &served)?;
     if !attributes.subresource.is_empty() {
         return subresources::handle(server, call, &served).await;
     }
@@ -136,13 +133,36 @@ pub(crate) async fn dispatch(server: &Arc<Server>, call: &Call) -> Result<Reply,
         _ if in_path && !["get", "update", "patch", "delete"].iter().any(|verb| served.allows(verb)) => {
             Err(unknown_resource())
         }
-        _ if !placed
-            && matches!(attributes.verb.as_str(), "get" | "create" | "update" | "patch" | "delete") =>
-        {
+        // Across all namespaces there are collections of what is kept, and nothing else.
+        _ if !placed && (in_path || served.custom_version().is_some() || !served.allows("list")) => {
             Err(unknown_resource())
         }
         _ => Err(not_allowed()),
     }
+}
+
+/// Refuses paths that lead nowhere. Rights were checked for what the path says, so nothing else may be done.
+fn check_path(call: &Call, served: &Served) -> Result<(), Status> {
+    let Call { attributes, form, .. } = call;
+    // An object of the cluster is in no namespace, not even a namespace.
+    if !served.namespaced && (form.inside || !served.is_namespace() && !attributes.namespace.is_empty()) {
+        return Err(unknown_resource());
+    }
+    // Custom resources are not found by their paths but by what is read off them.
+    if served.custom_version().is_some() {
+        return Ok(());
+    }
+    if form.surplus && attributes.subresource != "proxy" {
+        return Err(unknown_resource());
+    }
+    if !form.verb_first {
+        return Ok(());
+    }
+    let stray = served.namespaced && attributes.namespace.is_empty() && !attributes.name.is_empty();
+    if attributes.verb != "watch" || stray || !attributes.subresource.is_empty() || !served.allows("watch") {
+        return Err(unknown_resource());
+    }
+    if matches!(call.method, Method::GET | Method::HEAD) { Ok(()) } else { Err(not_allowed()) }
 }
 
 /// 404 for a path that is no resource.

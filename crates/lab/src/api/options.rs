@@ -17,6 +17,16 @@ pub(crate) struct WriteOptions {
 }
 
 impl WriteOptions {
+    /// Options of a write the server makes itself, in the name of this field manager.
+    pub(crate) fn own(manager: &str) -> Self {
+        Self {
+            dry_run: false,
+            field_manager: manager.to_owned(),
+            validation: FieldValidation::Ignore,
+            force: false,
+        }
+    }
+
     /// Reads and checks the options; `kind` is the name the real server gives them.
     pub(crate) fn read(call: &Call, kind: &str) -> Result<Self, Status> {
         let problems = merge::check_manager(call.parameters.text("fieldManager"));

@@ -1,6 +1,6 @@
 //! What is sent back.
 
-use std::convert::Infallible;
+use std::error::Error;
 use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::negotiate::{Format, Output};
@@ -22,12 +23,14 @@ use crate::status::Status;
 /// Answers shorter than this are not compressed.
 const COMPRESS_FROM: usize = 128 * 1024;
 
-/// The body of an answer: bytes at once, or a stream of them.
+/// The body of an answer: bytes at once, a stream of them, or what another server sends.
 pub struct Body(Kind);
 
 enum Kind {
     Whole(Option<Bytes>),
     Stream(BoxStream<'static, Bytes>),
+    /// The only one that may fail: then it ends as badly as it does there.
+    Passed(Incoming),
 }
 
 impl Body {
@@ -40,6 +43,11 @@ impl Body {
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self(Kind::Stream(Box::pin(stream)))
     }
+
+    /// The body of another server's answer.
+    pub(crate) fn passed(body: Incoming) -> Self {
+        Self(Kind::Passed(body))
+    }
 }
 
 impl std::fmt::Debug for Body {
@@ -47,34 +55,41 @@ impl std::fmt::Debug for Body {
         formatter.write_str(match self.0 {
             Kind::Whole(_) => "Body::Whole",
             Kind::Stream(_) => "Body::Stream",
+            Kind::Passed(_) => "Body::Passed",
         })
     }
 }
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Box<dyn Error + Send + Sync>;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match &mut self.0 {
             Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Kind::Stream(stream) => {
                 stream.as_mut().poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Kind::Passed(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Kind::Whole(None))
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.is_none(),
+            Kind::Stream(_) => false,
+            Kind::Passed(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Kind::Stream(_) => SizeHint::default(),
+            Kind::Passed(body) => body.size_hint(),
         }
     }
 }

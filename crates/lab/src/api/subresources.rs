@@ -228,26 +228,30 @@ pub(crate) fn apply_scale(served: &Served, object: Value, scale: &Value) -> Resu
 async fn evict(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
     let output = negotiate::output_of_answer(call)?;
     let kind = Gvk::new("policy", "v1", "Eviction");
-    let object = body::other(call, &kind, FieldValidation::Ignore)?;
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    if name != call.attributes.name {
-        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
-    }
-    let mut options = DeleteOptions::read(call, Some(&object["deleteOptions"]))?;
-    options.dry_run |= call.parameters.all("dryRun").any(|value| value == "All");
+    let mut object = body::other(call, &kind, FieldValidation::Ignore)?;
     let pods = server.registry().find("", "v1", "pods").ok_or_else(unknown_resource)?;
-    let key = call.key(&pods);
+    identity::same_namespace(call, &pods, &mut object)?;
+    let in_query = call.parameters.all("dryRun").any(|value| value == "All");
     let mut review = Review {
         attributes: &call.attributes,
         kind: &kind,
         operation: Operation::Create,
-        dry_run: options.dry_run,
+        dry_run: in_query || DeleteOptions::read(call, Some(&object["deleteOptions"]))?.dry_run,
         options: Value::Null,
         object: Some(object),
         old: None,
     };
-    server.admission().mutate(&mut review).await?;
-    server.admission().validate(&review).await?;
+    call.warn_all(server.admission().mutate(&mut review).await?);
+    let object = review.object.as_ref().unwrap_or(&Value::Null);
+    if object["metadata"]["name"].as_str().unwrap_or_default() != call.attributes.name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = DeleteOptions::read(call, Some(&object["deleteOptions"]))?;
+    options.dry_run |= in_query;
+    // Admission has had its say about the eviction, and has none about the deletion that it is.
+    options.unasked = true;
+    call.warn_all(server.admission().validate(&review).await?);
+    let key = call.key(&pods);
     for _ in 0..EVICTION_ATTEMPTS {
         match try_evict(server, call, &pods, &key, &options).await? {
             Tried::Evicted => {
@@ -315,49 +319,40 @@ async fn try_evict(
 pub(crate) async fn bind(server: &Arc<Server>, call: &Call, name: Option<&str>) -> Result<Reply, Status> {
     let output = negotiate::output_of_answer(call)?;
     let options = WriteOptions::read(call, "CreateOptions")?;
-    let binding = body::other(call, &Gvk::new("", "v1", "Binding"), options.validation)?;
-    let name = match name {
-        Some(name) => name.to_owned(),
-        None => binding["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-    };
-    let target = binding["target"].clone();
-    let node = target["name"].as_str().unwrap_or_default().to_owned();
-    let kind = target["kind"].as_str().unwrap_or_default();
-    let mut problems = Vec::new();
-    if !matches!(kind, "" | "Node") {
-        let choices = vec!["Node".to_owned(), "<empty>".to_owned()];
-        problems.push(FieldProblem::new("target.kind", Problem::NotSupported(kind.into(), choices)));
-    }
-    if node.is_empty() {
-        problems.push(FieldProblem::new("target.name", Problem::Required(String::new())));
-    }
-    if let Some(problem) = problems.first() {
-        let cause = problem.clone().cause();
-        return Err(Status::new(500, "", format!("{}: {}", cause.field, cause.message)));
-    }
-    let pods = server.registry().find("", "v1", "pods").ok_or_else(unknown_resource)?;
     let kind = Gvk::new("", "v1", "Binding");
+    let mut binding = body::other(call, &kind, options.validation)?;
+    let pods = server.registry().find("", "v1", "pods").ok_or_else(unknown_resource)?;
+    identity::same_namespace(call, &pods, &mut binding)?;
     let mut review = Review {
         attributes: &call.attributes,
         kind: &kind,
         operation: Operation::Create,
         dry_run: options.dry_run,
         options: options.to_value("CreateOptions"),
-        object: Some(binding.clone()),
+        object: Some(binding),
         old: None,
     };
-    server.admission().mutate(&mut review).await?;
-    server.admission().validate(&review).await?;
-    let key = Key::new(call.attributes.namespace.as_str(), name);
+    call.warn_all(server.admission().mutate(&mut review).await?);
+    let binding = review.object.clone().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let pod = text(&binding["metadata"]["name"]);
+    if name.is_some_and(|name| name != pod) {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
+    check_target(&binding["target"])?;
+    call.warn_all(server.admission().validate(&review).await?);
+    let node = text(&binding["target"]["name"]);
+    let key = Key::new(call.attributes.namespace.as_str(), pod);
     let now = seconds(server.clock().now());
-    let uid = binding["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let wanted = ["uid", "resourceVersion"].map(|field| (field, text(&binding["metadata"][field])));
     let change = |mut pod: Value| {
         let conflict = |why: String| Err(Status::conflict("", "pods/binding", &key.name, &why));
-        let found = pod["metadata"]["uid"].as_str().unwrap_or_default();
-        if !uid.is_empty() && uid != found {
-            return conflict(format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
-            ));
+        for (field, wanted) in &wanted {
+            let found = pod["metadata"][field].as_str().unwrap_or_default();
+            if !wanted.is_empty() && wanted != found {
+                let why = identity::precondition_failed(&pods, &key, field, wanted, found);
+                return Err(Status::conflict("", "pods", &key.name, &why));
+            }
         }
         if pod["metadata"]["deletionTimestamp"].is_string() {
             return conflict(format!("pod {} is being deleted, cannot be assigned to a host", key.name));
@@ -392,6 +387,26 @@ pub(crate) async fn bind(server: &Arc<Server>, call: &Call, name: Option<&str>) 
     Ok(Reply::object(201, &success, output))
 }
 
+/// What a pod is bound to has to be a node.
+fn check_target(target: &Value) -> Result<(), Status> {
+    let kind = target["kind"].as_str().unwrap_or_default();
+    let mut problems = Vec::new();
+    if !matches!(kind, "" | "Node") {
+        let choices = vec!["Node".to_owned(), "<empty>".to_owned()];
+        problems.push(FieldProblem::new("target.kind", Problem::NotSupported(kind.into(), choices)));
+    }
+    if target["name"].as_str().unwrap_or_default().is_empty() {
+        problems.push(FieldProblem::new("target.name", Problem::Required(String::new())));
+    }
+    match problems.into_iter().next() {
+        None => Ok(()),
+        Some(problem) => {
+            let cause = problem.cause();
+            Err(Status::new(500, "", format!("{}: {}", cause.field, cause.message)))
+        }
+    }
+}
+
 /// `POST` of a token request.
 async fn token(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
     let output = negotiate::output_of_answer(call)?;
@@ -409,8 +424,8 @@ async fn token(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
         object: Some(prepared),
         old: None,
     };
-    server.admission().mutate(&mut review).await?;
-    server.admission().validate(&review).await?;
+    call.warn_all(server.admission().mutate(&mut review).await?);
+    call.warn_all(server.admission().validate(&review).await?);
     let prepared = review.object.take().unwrap_or_default();
     Ok(Reply::object(201, &server.tokens().complete_token(&reader, &prepared, now)?, output))
 }
@@ -437,10 +452,5 @@ async fn connect(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Res
 
 /// Options of a write the server makes itself.
 pub(crate) fn own_options() -> WriteOptions {
-    WriteOptions {
-        dry_run: false,
-        field_manager: "kube-apiserver".to_owned(),
-        validation: FieldValidation::Ignore,
-        force: false,
-    }
+    WriteOptions::own("kube-apiserver")
 }

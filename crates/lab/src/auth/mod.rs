@@ -18,7 +18,9 @@ pub use bootstrap::bootstrap_objects;
 pub use csr::{SigningError, approved as approved_csr, sign as sign_csr, signed as signed_csr};
 pub use impersonate::{Impersonator, requested_user};
 pub use kubeconfig::{Identity as ClientIdentity, kubeconfig};
-pub use pki::{AltName, Authority, Credential, Pki, PkiError, Subject, write_secret_file};
+pub use pki::{
+    AltName, Authority, Credential, Pki, PkiError, Subject, create_private_folder, write_secret_file,
+};
 pub use rbac::{Authorizer, Decision, Rule, UserRules, Verdict, aggregate, forbidden};
 pub use reviews::{Review, Reviews};
 pub use secret::Secret;

@@ -63,12 +63,7 @@ impl Agent {
     }
 
     fn options(&self) -> WriteOptions {
-        WriteOptions {
-            dry_run: false,
-            field_manager: self.manager.to_owned(),
-            validation: FieldValidation::Ignore,
-            force: false,
-        }
+        WriteOptions::own(self.manager)
     }
 
     /// Deletes an object; one that is gone already is fine.

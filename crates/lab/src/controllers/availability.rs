@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::agent::Agent;
 use super::{Controller, Interest, Next, Queue};
 use crate::clock::seconds;
+use crate::json::items;
 use crate::names::GroupResource;
 use crate::server::Server;
 use crate::server::aggregate::{api_services, is_remote};
@@ -192,10 +193,6 @@ fn unreachable(store: &Store, service: &Value) -> Option<Finding> {
             format!("endpointslices for service/{name} in {namespace:?} have no addresses with port name {port_name:?}");
         ("False", "MissingEndpoints", message)
     })
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }
 
 fn has_port(ports: &Value, name: &str) -> bool {

@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use crate::attributes::{Attributes, User};
+use crate::json::items;
 use crate::names::GroupResource;
 use crate::store::{Query, Store};
 
@@ -199,10 +200,6 @@ fn has(list: &Value, word: &str) -> bool {
         Some(list) => list.iter().any(|one| one == word),
         None => false,
     }
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use futures::FutureExt as _;
 use http::header::{HeaderName, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method, Request, Response};
-use http_body::Body as HttpBody;
+use http_body::{Body as HttpBody, Frame};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
 
 use super::Server;
 use crate::api::negotiate::{self, Output};
 use crate::api::reply::{Body, Reply};
-use crate::api::request::{self, Parameters};
+use crate::api::request::{self, Form, Parameters};
 use crate::api::{self, Call};
 use crate::attributes::{Attributes, User};
 use crate::auth;
@@ -25,6 +26,7 @@ use crate::gotime;
 use crate::registry::Served;
 use crate::status::Status;
 use crate::store::Key;
+use crate::webhook;
 
 /// How long a request may take, unless it is one that goes on.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -65,6 +67,7 @@ impl Call {
             method: Method::PUT,
             now,
             attributes,
+            form: Form::default(),
             query: String::new(),
             parameters: Parameters::default(),
             headers: HeaderMap::new(),
@@ -77,19 +80,28 @@ impl Call {
     }
 }
 
+/// What a request brings along and only one place of the server takes.
+struct Arrived<B> {
+    body: B,
+    /// The connection itself, for who takes it over.
+    upgrade: Option<OnUpgrade>,
+}
+
 /// Answers one request.
 pub(crate) async fn handle<B>(server: &Arc<Server>, peer: &Peer, request: Request<B>) -> Response<Body>
 where
-    B: HttpBody,
+    B: HttpBody + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    let arrived = Arrived { body, upgrade: head.extensions.remove() };
     let parameters = Parameters::parse(head.uri.query().unwrap_or_default());
-    let attributes = request::target(&head.method, head.uri.path(), &parameters);
+    let (attributes, form) = request::target(&head.method, head.uri.path(), &parameters);
     let mut call = Call {
         method: head.method,
         now: server.clock.now(),
         attributes,
+        form,
         query: head.uri.query().unwrap_or_default().to_owned(),
         parameters,
         headers: head.headers,
@@ -103,7 +115,7 @@ where
     let output = negotiate::output(&call.headers, &call.parameters, false).unwrap_or(Output::PLAIN);
     let output = Output { view: negotiate::View::Object, ..output };
     // A bug in one request is that request's failure, and nobody else's.
-    let outcome = AssertUnwindSafe(answer_in_time(server, peer, &mut call, body)).catch_unwind().await;
+    let outcome = AssertUnwindSafe(answer_in_time(server, peer, &mut call, arrived)).catch_unwind().await;
     let outcome = outcome.unwrap_or_else(|_| {
         tracing::error!(
             path = call.attributes.path,
@@ -132,16 +144,16 @@ async fn answer_in_time<B>(
     server: &Arc<Server>,
     peer: &Peer,
     call: &mut Call,
-    body: B,
+    arrived: Arrived<B>,
 ) -> Result<Reply, Status>
 where
-    B: HttpBody,
+    B: HttpBody + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     match time_allowed(&call.attributes, call.parameters.text("timeout"))? {
-        None => answer(server, peer, call, body).await,
+        None => answer(server, peer, call, arrived).await,
         Some(time) => {
-            let answered = tokio::time::timeout(time, answer(server, peer, call, body)).await;
+            let answered = tokio::time::timeout(time, answer(server, peer, call, arrived)).await;
             answered.unwrap_or_else(|_| Err(faults::timeout()))
         }
     }
@@ -165,9 +177,14 @@ fn time_allowed(attributes: &Attributes, asked: &str) -> Result<Option<Duration>
     Ok(Some(asked.map_or(LIMIT, |asked| asked.min(LIMIT))))
 }
 
-async fn answer<B>(server: &Arc<Server>, peer: &Peer, call: &mut Call, body: B) -> Result<Reply, Status>
+async fn answer<B>(
+    server: &Arc<Server>,
+    peer: &Peer,
+    call: &mut Call,
+    arrived: Arrived<B>,
+) -> Result<Reply, Status>
 where
-    B: HttpBody,
+    B: HttpBody + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     server.identify(peer, call)?;
@@ -185,26 +202,47 @@ where
     if let Some(code) = call.trouble.fail {
         return Err(faults::failure(code, &call.attributes));
     }
-    call.body = match Limited::new(body, BODY_LIMIT).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("Request entity too large: limit is {BODY_LIMIT}");
-            return Err(Status::new(413, "RequestEntityTooLarge", message));
-        }
-        Err(error) => return Err(Status::bad_request(format!("the body cannot be read: {error}"))),
-    };
     let outcome = if let Some(service) = server.aggregated(&call.attributes.path) {
-        server.forward(call, &service).await
-    } else if call.attributes.is_resource() {
-        api::dispatch(server, call).await
+        let Arrived { body, upgrade } = arrived;
+        server.forward(call, &service, passed_on(body), upgrade).await
     } else {
-        server.document(call)
+        call.body = read_whole(arrived.body).await?;
+        if call.attributes.is_resource() { api::dispatch(server, call).await } else { server.document(call) }
     };
     if let Some(time) = call.trouble.timeout_after {
         tokio::time::sleep(time).await;
         return Err(faults::timeout());
     }
     outcome
+}
+
+/// Reads a body that is not too long.
+async fn read_whole<B>(body: B) -> Result<Bytes, Status>
+where
+    B: HttpBody,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let message = format!("Request entity too large: limit is {BODY_LIMIT}");
+            Err(Status::new(413, "RequestEntityTooLarge", message))
+        }
+        Err(error) => Err(Status::bad_request(format!("the body cannot be read: {error}"))),
+    }
+}
+
+/// A body for another server, which gets it as it comes.
+fn passed_on<B>(body: B) -> webhook::Body
+where
+    B: HttpBody + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if body.is_end_stream() {
+        return webhook::full(Bytes::new());
+    }
+    let bytes = |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
+    body.map_frame(bytes).map_err(Into::into).boxed_unsync()
 }
 
 impl Server {

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::kinds;
 use crate::names::{GroupResource, Gvk};
 use crate::registry::{Registry, Served, Source};
-use crate::schema::decode;
+use crate::schema::{builtin, decode};
 use crate::status::Status;
 
 /// The kinds a server serves, as admission sees them.
@@ -22,8 +22,12 @@ pub(crate) struct ServedKinds {
 
 impl ServedKinds {
     fn served(&self, kind: &Gvk) -> Result<Arc<Served>, Status> {
-        self.registry.by_kind(kind).ok_or_else(|| Status::internal(format!("{} is not served", kind.kind)))
+        self.registry.by_kind(kind).ok_or_else(|| not_served(kind))
     }
+}
+
+fn not_served(kind: &Gvk) -> Status {
+    Status::internal(format!("{} is not served", kind.kind))
 }
 
 impl Kinds for ServedKinds {
@@ -55,26 +59,27 @@ impl Kinds for ServedKinds {
     }
 
     fn decode(&self, kind: &Gvk, object: Value) -> Result<Value, Status> {
-        let served = self.served(kind)?;
         let mut object = object;
-        match served.custom_version() {
-            None => {
-                let shape =
-                    served.shape().ok_or_else(|| Status::internal("a built-in kind without a shape"))?;
-                object = decode::convert(shape, object).map_err(Status::bad_request)?.value;
-                kinds::default(kind, &mut object, self.clock.now());
-            }
-            Some(version) => {
-                version.decode(&mut object, false)?;
-                version.default(&mut object);
-            }
+        let served = self.registry.by_kind(kind);
+        if let Some(version) = served.as_ref().and_then(|served| served.custom_version()) {
+            version.decode(&mut object, false)?;
+            version.default(&mut object);
+            return Ok(object);
         }
+        // Kinds that only subresources take, such as evictions, are built in but not served.
+        let shape = builtin::kind_of(kind).ok_or_else(|| not_served(kind))?;
+        object = decode::convert(shape, object).map_err(Status::bad_request)?.value;
+        kinds::default(kind, &mut object, self.clock.now());
         Ok(object)
     }
 
     fn merge(&self, kind: &Gvk, object: &Value, configuration: &Value) -> Result<Value, String> {
-        let served = self.served(kind).map_err(|status| status.message)?;
-        let shape = served.shape().ok_or_else(|| "a kind without a shape".to_owned())?;
+        let served = self.registry.by_kind(kind);
+        let shape = match &served {
+            Some(served) => served.shape(),
+            None => builtin::kind_of(kind),
+        };
+        let shape = shape.ok_or_else(|| "a kind without a shape".to_owned())?;
         crate::admission::policies::apply::merged(shape, object, configuration)
     }
 

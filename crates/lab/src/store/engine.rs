@@ -3,6 +3,7 @@
 //! While one batch is on its way to the disk the next one gathers, so the number of commits adapts to the disk
 //! and the number of writers: one writer has a commit of its own, a thousand share one.
 
+use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -89,9 +90,11 @@ impl Committer {
             path: path.display().to_string(),
             source: Box::new(source),
         };
+        // Secrets are in it, so nobody else may read it.
+        let file = private_file(path).map_err(|error| opening(error.into()))?;
         let database = Database::builder()
             .set_cache_size(CACHE_BYTES)
-            .create(path)
+            .create_file(file)
             .map_err(|error| opening(error.into()))?;
         let (version, stored) = read_all(&database).map_err(|error| StoreError::Read(Box::new(error)))?;
         let shared = Shared { database, queue: Mutex::default(), filled: Condvar::new() };
@@ -123,6 +126,19 @@ impl Drop for Committer {
         self.shared.queue.lock().closed = true;
         self.shared.filled.notify_one();
     }
+}
+
+/// Opens a file, or makes one, that only its owner can use from its first moment on.
+fn private_file(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    // One that is there may be from somewhere else.
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(file)
 }
 
 fn commit_until_closed(shared: &Shared, store: &Weak<Store>) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::json::items;
 use crate::names::GroupResource;
 use crate::reader::Reader;
 
@@ -80,10 +81,6 @@ impl Resolver for Endpoints {
             .or_else(|| self.by_endpoints(namespace, name, port))
             .ok_or_else(|| format!("no endpoints available for service {name:?}"))
     }
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }
 
 fn joined(host: &str, port: u64) -> String {

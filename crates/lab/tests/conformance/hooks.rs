@@ -8,15 +8,20 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures::StreamExt as _;
+use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, Response};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -40,6 +45,8 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) body: Value,
     pub(crate) delay: Duration,
+    /// Breaks off in the middle of the body.
+    pub(crate) broken: bool,
 }
 
 type Answer = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
@@ -55,7 +62,7 @@ pub(crate) struct Server {
 
 impl Reply {
     pub(crate) fn ok(body: Value) -> Self {
-        Self { status: 200, body, delay: Duration::ZERO }
+        Self { status: 200, body, delay: Duration::ZERO, broken: false }
     }
 }
 
@@ -143,16 +150,18 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, answer: Answer, see
             // A client that goes away in the middle is no concern of ours.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
+                .with_upgrades()
                 .await;
         });
     }
 }
 
 async fn respond(
-    request: http::Request<Incoming>,
+    mut request: http::Request<Incoming>,
     answer: Answer,
     seen: Arc<Mutex<Vec<Seen>>>,
-) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
+) -> std::result::Result<Response<UnsyncBoxBody<Bytes, std::io::Error>>, Infallible> {
+    let upgrade = request.headers().get(UPGRADE).cloned().map(|to| (to, hyper::upgrade::on(&mut request)));
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let request = Seen {
@@ -164,8 +173,36 @@ async fn respond(
     let reply = answer(&request);
     seen.lock().push(request);
     tokio::time::sleep(reply.delay).await;
-    let mut response = Response::new(Full::from(reply.body.to_string()));
+    let whole = Bytes::from(reply.body.to_string());
+    let sent = match (reply.status, reply.broken) {
+        (101, _) => Bytes::new(),
+        (_, true) => whole.slice(..whole.len() / 2),
+        (_, false) => whole,
+    };
+    let end = async move {
+        // What was sent before should arrive before the connection breaks.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        Err(std::io::Error::other("broken"))
+    };
+    let end = futures::stream::iter(reply.broken.then_some(end)).then(|end| end);
+    let pieces = futures::stream::iter([Ok(Frame::data(sent))]).chain(end);
+    let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
     *response.status_mut() = http::StatusCode::from_u16(reply.status).unwrap_or_default();
+    if let Some((to, upgrade)) = upgrade.filter(|_| reply.status == 101) {
+        response.headers_mut().insert(UPGRADE, to);
+        response.headers_mut().insert(CONNECTION, http::HeaderValue::from_static("Upgrade"));
+        tokio::spawn(echo(upgrade));
+        return Ok(response);
+    }
     response.headers_mut().insert("content-type", http::HeaderValue::from_static("application/json"));
     Ok(response)
+}
+
+/// Sends back what comes, until there is no more.
+async fn echo(upgrade: OnUpgrade) {
+    let Ok(stream) = upgrade.await else { return };
+    let (mut from, mut to) = tokio::io::split(TokioIo::new(stream));
+    // A client that goes away in the middle is no concern of ours.
+    let _ = tokio::io::copy(&mut from, &mut to).await;
+    let _ = to.shutdown().await;
 }

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -214,7 +215,7 @@ impl Client {
     async fn send_plain(&self, request: &Request) -> Result<http::Response<Incoming>> {
         let stream = self.shared.connect(b"http/1.1").await?;
         let (mut sender, driver) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(driver);
+        tokio::spawn(driver.with_upgrades());
         let mut message = request.message(&request.path)?;
         message.headers_mut().insert(HOST, self.shared.authority.parse()?);
         Ok(sender.send_request(message).await?)
@@ -286,6 +287,20 @@ impl Request {
             body: response.into_body(),
             unread: BytesMut::new(),
         })
+    }
+
+    /// Asks to go on in another protocol; the head of the answer, and the connection.
+    pub(crate) async fn upgrade(self, protocol: &str) -> Result<(HeaderMap, TokioIo<Upgraded>)> {
+        let request = self.header("connection", "Upgrade").header("upgrade", protocol);
+        let exchange = async {
+            let mut response = request.client.send_plain(&request).await?;
+            if response.status() != 101 {
+                return Err(format!("{}: not upgraded but {}", request.shown(), response.status()).into());
+            }
+            let connection = hyper::upgrade::on(&mut response).await?;
+            Ok((response.headers().clone(), TokioIo::new(connection)))
+        };
+        timeout(LIMIT, exchange).await.map_err(|_| format!("{}: no answer in time", request.shown()))?
     }
 
     fn shown(&self) -> String {

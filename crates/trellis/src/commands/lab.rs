@@ -1,11 +1,10 @@
 //! `trellis lab`.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use trellis_lab::{Controllers, Lab as Server, Listening, Options, Secret, User};
+use trellis_lab::{Controllers, Lab as Server, Listening, Options, Secret, User, auth};
 
 use crate::args::Format;
 use crate::exit::{Exit, Failure};
@@ -64,14 +63,13 @@ impl Lab {
             tokens,
             ..Options::default()
         };
-        std::fs::create_dir_all(&self.dir).map_err(|error| Failure::Read {
-            name: self.dir.display().to_string(),
-            why: error.to_string(),
-        })?;
-        let mut lab = Server::start(options).await.map_err(|error| Failure::Lab(error.to_string()))?;
+        let failed = |error: trellis_lab::LabError| Failure::Lab(error.to_string());
+        trellis_lab::make_folder(&self.dir).map_err(failed)?;
+        let mut lab = Server::start(options).await.map_err(failed)?;
         let listening = self.listen(&mut lab).await?;
         let kubeconfig = self.dir.join("kubeconfig");
-        write_private(&kubeconfig, listening.kubeconfig.expose())?;
+        auth::write_secret_file(&kubeconfig, &listening.kubeconfig)
+            .map_err(|error| Failure::Lab(error.to_string()))?;
         std::fs::write(self.dir.join("port"), listening.address.port().to_string())?;
         match output.format {
             Format::Json => print_json(&json!({
@@ -118,17 +116,6 @@ async fn interrupted() -> std::io::Result<()> {
         interrupt = tokio::signal::ctrl_c() => interrupt,
         _ = terminate.recv() => Ok(()),
     }
-}
-
-/// Writes a file only its owner can read, whole or not at all.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let draft = path.with_extension("new");
-    let mut file =
-        std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&draft)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(draft, path)
 }
 
 /// Reads a file of tokens.

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::attributes::User;
 use crate::auth::secret::Secret;
+use crate::gourl::escaped_byte;
 
 const REMOTE_USER: &str = "x-remote-user";
 const REMOTE_UID: &str = "x-remote-uid";
@@ -124,8 +125,7 @@ fn unescaped(key: &str) -> String {
             rest = after;
             continue;
         }
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let Some(value) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
+        let Some(value) = escaped_byte(rest) else {
             return key.to_owned();
         };
         bytes.push(value);

@@ -17,7 +17,7 @@ impl Pki {
     /// all, and a key is written before its certificate, so a key alone is completed and a certificate alone is
     /// an error.
     pub fn load_or_generate(folder: &Path, now: Timestamp, extra: &[AltName]) -> Result<Self, PkiError> {
-        create_private_folder(folder)?;
+        create_private_folder(folder).map_err(|source| PkiError::Io { path: folder.to_owned(), source })?;
         let cluster = authority(folder, "ca", "kubernetes", now)?;
         let front_proxy = authority(folder, "front-proxy-ca", "front-proxy-ca", now)?;
         let service_accounts = service_account_key(folder)?;
@@ -118,10 +118,11 @@ fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-fn create_private_folder(folder: &Path) -> Result<(), PkiError> {
+/// Makes a folder that only its owner can use, and what is missing above it the same way.
+pub fn create_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|source| PkiError::Io { path: folder.to_owned(), source })
+    builder.create(folder)
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::rule::{Rule, Target};
 use crate::attributes::{Attributes, User};
 use crate::auth::bootstrap;
+use crate::json::items;
 use crate::names::GroupResource;
 use crate::reader::Reader;
 use crate::selector::FieldSelector;
@@ -288,11 +289,6 @@ impl Request<'_> {
             .iter()
             .any(|volume| volume_secrets(volume).contains(&(namespace, name)) && self.has_claim_of(volume))
     }
-}
-
-/// The items of a list that may be missing.
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }
 
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {

@@ -11,6 +11,7 @@ use super::Tokens;
 use crate::attributes::User;
 use crate::auth::secret::same;
 use crate::auth::words::{quoted, quoted_list};
+use crate::json::text;
 use crate::names::GroupResource;
 use crate::reader::Reader;
 
@@ -288,8 +289,4 @@ fn account_user(namespace: &str, name: &str, uid: &str) -> User {
         groups: account_groups(namespace),
         extra: BTreeMap::new(),
     }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }

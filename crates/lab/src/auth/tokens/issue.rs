@@ -12,6 +12,7 @@ use crate::auth::secret::Secret;
 use crate::auth::words::quoted;
 use crate::clock;
 use crate::crd::names::dns_subdomain;
+use crate::json::text;
 use crate::names::GroupResource;
 use crate::reader::Reader;
 use crate::status::{FieldProblem, Problem, Status};
@@ -327,8 +328,4 @@ fn uuid() -> String {
     let digits = format!("{number:032x}");
     let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
     parts.join("-")
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }

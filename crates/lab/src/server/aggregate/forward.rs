@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use http::header::{CONNECTION, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
 use super::{Server, is_available};
@@ -23,8 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 
 impl Server {
-    /// Hands a request on, and the answer back as it comes.
-    pub(in crate::server) async fn forward(&self, call: &Call, service: &Value) -> Result<Reply, Status> {
+    /// Hands a request on, and the answer back as it comes. `upgrade` is the client's connection, if it can be
+    /// taken over.
+    pub(in crate::server) async fn forward(
+        &self,
+        call: &Call,
+        service: &Value,
+        body: webhook::Body,
+        upgrade: Option<OnUpgrade>,
+    ) -> Result<Reply, Status> {
         if !is_available(service) || self.address_of(service).is_err() {
             return Ok(plain_failure("service unavailable"));
         }
@@ -33,29 +41,56 @@ impl Server {
             uri.push('?');
             uri.push_str(&call.query);
         }
+        let upgrade = upgrade.zip(protocol_wanted(&call.headers));
         let mut request = Request::builder().method(call.method.clone()).uri(uri);
         if let Some(headers) = request.headers_mut() {
             *headers = without_hops(&call.headers);
             headers.remove(HOST);
-            headers.remove(CONTENT_LENGTH);
             auth::strip_credentials(headers);
             identify(headers, &call.attributes.user);
+            if let Some((_, protocol)) = &upgrade {
+                headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+                headers.insert(UPGRADE, protocol.clone());
+            }
         }
-        let request = request
-            .body(webhook::full(call.body.clone()))
-            .map_err(|error| Status::internal(error.to_string()))?;
+        let request = request.body(body).map_err(|error| Status::internal(error.to_string()))?;
         let (target, ..) = Self::place_of(service);
-        let response = match self.webhooks.call(&target, request).await {
+        let mut response = match self.webhooks.call(&target, request).await {
             Ok(response) => response,
             Err(error) => return Ok(plain_failure(&format!("error trying to reach service: {error}"))),
         };
-        let (head, body) = response.into_parts();
-        let pieces = body.into_data_stream().take_while(|piece| futures::future::ready(piece.is_ok()));
-        Ok(Reply {
-            code: head.status.as_u16(),
-            headers: without_hops(&head.headers),
-            body: Body::stream(pieces.filter_map(|piece| futures::future::ready(piece.ok()))),
-        })
+        let mut headers = without_hops(response.headers());
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some((ours, protocol)) = upgrade else {
+                return Ok(plain_failure(
+                    "error trying to reach service: it speaks another protocol unasked",
+                ));
+            };
+            let chosen = response.headers().get(UPGRADE).cloned().unwrap_or(protocol);
+            headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+            headers.insert(UPGRADE, chosen);
+            self.join(ours, hyper::upgrade::on(&mut response));
+        }
+        let code = response.status().as_u16();
+        Ok(Reply { code, headers, body: Body::passed(response.into_body()) })
+    }
+
+    /// Joins the connections of a client and of the server it wants, until one of them ends or this server does.
+    fn join(&self, client: OnUpgrade, other: OnUpgrade) {
+        let joined = async {
+            let (client, other) = match tokio::try_join!(client, other) {
+                Ok(both) => both,
+                Err(error) => return tracing::debug!(%error, "a connection could not be taken over"),
+            };
+            let ended =
+                tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(other)).await;
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection that was handed on ended");
+            }
+        };
+        let mut tunnels = self.remote.tunnels.lock();
+        while tunnels.try_join_next().is_some() {}
+        tunnels.spawn(joined);
     }
 
     /// A request of our own to the server behind an APIService: the code, and the answer if it is JSON.
@@ -87,6 +122,23 @@ impl Server {
 /// 503 the way a proxy says it.
 fn plain_failure(why: &str) -> Reply {
     Reply::text(503, &format!("{why}\n"))
+}
+
+/// The protocol a client wants to go on in. HTTP/2 is none: its requests would pass by every check of ours.
+fn protocol_wanted(headers: &HeaderMap) -> Option<HeaderValue> {
+    let says_upgrade = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|name| name.trim().eq_ignore_ascii_case("upgrade"));
+    let protocol = headers.get(UPGRADE).filter(|_| says_upgrade)?;
+    let is_http = |name: &str| {
+        let name = name.trim().to_ascii_lowercase();
+        name.starts_with("h2c") || name.starts_with("http/")
+    };
+    let safe = protocol.to_str().is_ok_and(|names| !names.split(',').any(is_http));
+    safe.then(|| protocol.clone())
 }
 
 /// The headers that are about the message and not about the connection it came on.
@@ -145,6 +197,23 @@ fn escaped(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_is_taken_over_for_what_is_not_http() {
+        let wanted = |connection: &'static str, upgrade: &'static str| {
+            let headers = [
+                (CONNECTION, HeaderValue::from_static(connection)),
+                (UPGRADE, HeaderValue::from_static(upgrade)),
+            ];
+            protocol_wanted(&headers.into_iter().collect())
+        };
+        assert_eq!(wanted("keep-alive, Upgrade", "websocket"), Some(HeaderValue::from_static("websocket")));
+        assert_eq!(wanted("upgrade", "SPDY/3.1"), Some(HeaderValue::from_static("SPDY/3.1")));
+        assert_eq!(wanted("keep-alive", "websocket"), None);
+        assert_eq!(wanted("Upgrade, HTTP2-Settings", "h2c"), None);
+        assert_eq!(wanted("Upgrade", "websocket, H2C"), None);
+        assert_eq!(wanted("Upgrade", "HTTP/2.0"), None);
+    }
 
     #[test]
     fn headers_of_a_connection_are_not_handed_on() {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use super::{Server, Stored};
 use crate::attributes::User;
@@ -31,6 +32,8 @@ pub(crate) struct Remote {
     services: AtomicUsize,
     /// What those that answer serve, by the name of the APIService.
     known: Mutex<HashMap<String, Arc<Served>>>,
+    /// Connections of clients that lead to other servers.
+    tunnels: Mutex<JoinSet<()>>,
 }
 
 /// What another server says it serves.

@@ -1,18 +1,26 @@
 //! API servers behind the server under test.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::context::Cx;
 use crate::crds::condition;
 use crate::hooks::{Reply, Seen, Server};
 use crate::support::Result;
+use crate::support::client::Client;
 use crate::support::json::{has, text};
 
 scenarios![
     local_services,
     requests_are_passed_on,
     who_asks_is_told,
+    nobody_says_who_they_are,
+    long_bodies,
+    broken_answers,
+    other_protocols,
     in_discovery,
     unavailable,
     rights_are_checked_first,
@@ -33,9 +41,14 @@ fn answer(group: &str, seen: &Seen) -> Reply {
             "verbs": ["get", "list"]}]}),
         );
     }
+    if path.ends_with("/console") {
+        return Reply { status: 101, ..Reply::ok(Value::Null) };
+    }
     if path.starts_with(&root) {
-        return Reply::ok(json!({"kind": "Echo", "apiVersion": format!("{group}/v1"), "path": seen.path,
-            "method": seen.method, "body": seen.body}));
+        let broken = path.ends_with("/broken");
+        let body = json!({"kind": "Echo", "apiVersion": format!("{group}/v1"), "path": seen.path,
+            "method": seen.method, "body": seen.body});
+        return Reply { broken, ..Reply::ok(body) };
     }
     Reply {
         status: 404,
@@ -110,6 +123,98 @@ async fn who_asks_is_told(cx: Cx) -> Result {
     assert_eq!(all("x-remote-group"), ["system:masters", "system:authenticated"]);
     assert_eq!(all("authorization"), Vec::<&str>::new());
     assert!(!all("x-forwarded-for").is_empty());
+    Ok(())
+}
+
+/// Headers that say who somebody is are for servers to say, not for clients.
+async fn nobody_says_who_they_are(cx: Cx) -> Result {
+    let server = register(&cx).await?;
+    let path = cx.apis(&format!("{}/v1", cx.group), "things/forged");
+    let forged = |client: &Client| -> Result<Client> {
+        client
+            .with_header("x-remote-user", "somebody")?
+            .with_header("x-remote-uid", "1")?
+            .with_header("x-remote-group", "system:masters")?
+            .with_header("x-remote-extra-key", "value")
+    };
+    forged(&cx.alice)?.get(path.as_str()).await?.fails(403, "Forbidden");
+    forged(&cx.anonymous()?)?.get(path.as_str()).await?.fails(403, "Forbidden");
+    forged(&cx.admin)?.get(path.as_str()).await?.ok(200);
+    let other = forged(&cx.admin)?
+        .with_header("impersonate-user", "other")?
+        .with_header("impersonate-group", "system:masters")?
+        .with_header("impersonate-extra-scopes", "some")?;
+    other.get(path.as_str()).await?.ok(200);
+    let arrived: Vec<Seen> =
+        server.seen().into_iter().filter(|seen| seen.path.ends_with("things/forged")).collect();
+    let users: Vec<&str> =
+        arrived.iter().filter_map(|seen| seen.headers.get("x-remote-user")?.to_str().ok()).collect();
+    assert_eq!(users, ["admin", "other"]);
+    for seen in &arrived {
+        assert!(seen.headers.keys().all(|name| !name.as_str().starts_with("impersonate-")));
+        assert!(!seen.headers.contains_key("x-remote-extra-key"));
+        assert!(seen.headers.get_all("x-remote-uid").iter().all(|uid| uid != "1"));
+        assert_eq!(seen.headers.get_all("x-remote-user").iter().count(), 1);
+    }
+    assert_eq!(arrived[1].headers["x-remote-extra-scopes"], "some");
+    Ok(())
+}
+
+/// Bodies are handed on as they come, however long they are.
+async fn long_bodies(cx: Cx) -> Result {
+    let _server = register(&cx).await?;
+    let path = cx.apis(&format!("{}/v1", cx.group), "things/long");
+    let long = "x".repeat(5 << 20);
+    for client in [cx.admin.clone(), cx.admin.http1()] {
+        let echo = client.post(path.as_str(), &json!({"some": long})).await?.ok(200);
+        assert_eq!(echo["body"]["some"].as_str().map(str::len), Some(long.len()));
+    }
+    Ok(())
+}
+
+/// An answer that breaks off is not taken for a whole one.
+async fn broken_answers(cx: Cx) -> Result {
+    let _server = register(&cx).await?;
+    let path = cx.apis(&format!("{}/v1", cx.group), "things/broken");
+    for client in [cx.admin.clone(), cx.admin.http1()] {
+        if let Ok(answer) = client.get(path.as_str()).await {
+            return Err(format!("half an answer passes for a whole one: {answer}").into());
+        }
+    }
+    Ok(())
+}
+
+/// Consoles and the like speak another protocol than HTTP from some point on.
+async fn other_protocols(cx: Cx) -> Result {
+    let server = register(&cx).await?;
+    let path = cx.apis(&format!("{}/v1", cx.group), "things/a/console");
+    let (headers, mut connection) = cx
+        .admin
+        .get(path.as_str())
+        .header("x-remote-user", "somebody")
+        .header("sec-websocket-protocol", "plain")
+        .upgrade("websocket")
+        .await?;
+    assert_eq!(headers["upgrade"], "websocket");
+    for said in ["hello", "again"] {
+        connection.write_all(said.as_bytes()).await?;
+        let mut heard = vec![0; said.len()];
+        tokio::time::timeout(Duration::from_secs(10), connection.read_exact(&mut heard)).await??;
+        assert_eq!(heard, said.as_bytes());
+    }
+    // More than fits into any buffer, both ways at once.
+    let (mut from, mut to) = tokio::io::split(connection);
+    let many = vec![7; 3 << 20];
+    let mut heard = vec![0; many.len()];
+    let both = async { tokio::try_join!(to.write_all(&many), from.read_exact(&mut heard)) };
+    tokio::time::timeout(Duration::from_secs(20), both).await??;
+    assert_eq!(heard, many);
+    let seen =
+        server.seen().into_iter().find(|seen| seen.path.ends_with("/console")).ok_or("nothing arrived")?;
+    assert_eq!(seen.headers["x-remote-user"], "admin");
+    assert_eq!(seen.headers["sec-websocket-protocol"], "plain");
+    // Rights come first.
+    assert!(cx.alice.get(path).upgrade("websocket").await.is_err());
     Ok(())
 }
 

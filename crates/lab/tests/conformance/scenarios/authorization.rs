@@ -36,15 +36,15 @@ scenarios![
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// A user nobody else is: alice would have the rights of all scenarios together.
-fn user(cx: &Cx) -> Result<Client> {
+pub(super) fn user(cx: &Cx) -> Result<Client> {
     cx.admin.with_header("impersonate-user", &cx.unique)
 }
 
-fn subject(cx: &Cx) -> Value {
+pub(super) fn subject(cx: &Cx) -> Value {
     json!([{"kind": "User", "name": cx.unique, "apiGroup": "rbac.authorization.k8s.io"}])
 }
 
-async fn role(cx: &Cx, rules: &Value) -> Result<Value> {
+pub(super) async fn role(cx: &Cx, rules: &Value) -> Result<Value> {
     let role = json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "role"}, "rules": rules});
     cx.create(cx.apis(RBAC, "roles"), &role).await
 }
@@ -55,7 +55,7 @@ async fn cluster_role(cx: &Cx, rules: &Value) -> Result<Value> {
     cx.create(format!("/apis/{RBAC}/clusterroles"), &role).await
 }
 
-async fn bind(cx: &Cx, kind: &str, name: &str, subjects: &Value) -> Result<Value> {
+pub(super) async fn bind(cx: &Cx, kind: &str, name: &str, subjects: &Value) -> Result<Value> {
     let binding = json!({"apiVersion": RBAC, "kind": "RoleBinding", "metadata": {"name": "binding"},
         "subjects": subjects,
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}});
@@ -70,7 +70,7 @@ async fn bind_everywhere(cx: &Cx, subjects: &Value) -> Result<Value> {
 }
 
 /// Asks until the answer has this status: rights take a moment to be known.
-async fn until_status(client: &Client, path: impl Into<String>, status: u16) -> Result<Value> {
+pub(super) async fn until_status(client: &Client, path: impl Into<String>, status: u16) -> Result<Value> {
     let path = path.into();
     let mut last = None;
     for _ in 0..200 {

@@ -38,6 +38,8 @@ mod namespaces;
 mod openapi;
 mod options;
 mod patch;
+mod paths;
+mod pod_actions;
 mod pods;
 mod policies;
 mod reviews;
@@ -88,6 +90,8 @@ pub(crate) fn all() -> Vec<(&'static str, &'static str, Run)> {
         openapi,
         options,
         patch,
+        paths,
+        pod_actions,
         pods,
         policies,
         reviews,

@@ -36,7 +36,7 @@ scenarios![
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// One webhook of a configuration, for the scenario's namespace only.
-fn hook(cx: &Cx, server: &Server, rules: &Value) -> Value {
+pub(super) fn hook(cx: &Cx, server: &Server, rules: &Value) -> Value {
     json!({
         "name": "hook.example.com", "clientConfig": server.client_config(), "rules": rules,
         "admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 10,
@@ -50,7 +50,7 @@ fn config_maps(operations: &[&str]) -> Value {
 }
 
 /// Registers webhooks of one kind.
-async fn register(cx: &Cx, kind: &str, name: &str, hooks: &[Value]) -> Result<Value> {
+pub(super) async fn register(cx: &Cx, kind: &str, name: &str, hooks: &[Value]) -> Result<Value> {
     let collection = format!("{CONFIGURATIONS}/{}webhookconfigurations", kind.to_lowercase());
     cx.delete_at_the_end(format!("{collection}/{}-{name}", cx.unique));
     let object = json!({"apiVersion": "admissionregistration.k8s.io/v1",
@@ -201,7 +201,7 @@ async fn failure_policies(cx: Cx) -> Result {
 
 async fn broken_answers(cx: Cx) -> Result {
     let server = Server::start(&[], |seen| match text(&seen.body, "/request/name") {
-        "failing" => Reply { status: 500, body: json!("broken"), delay: Duration::ZERO },
+        "failing" => Reply { status: 500, ..Reply::ok(json!("broken")) },
         "nonsense" => Reply::ok(json!({"hello": "world"})),
         "wrong-uid" => Reply::ok(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {"uid": "x", "allowed": true}})),

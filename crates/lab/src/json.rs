@@ -3,22 +3,22 @@
 use serde_json::{Map, Value};
 
 /// The items of a list; none if it is none.
-pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
 /// The entries of an object; none if it is none.
-pub(super) fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+pub(crate) fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
 /// The text, or the empty one.
-pub(super) fn text(value: &Value) -> &str {
+pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
 /// The object at a place, made if there is none.
-pub(super) fn object(value: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn object(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
@@ -30,7 +30,7 @@ pub(super) fn object(value: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// The list under a key, made if there is none.
-pub(super) fn list<'a>(value: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
+pub(crate) fn list<'a>(value: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     let place = object(value).entry(key).or_insert(Value::Null);
     if !place.is_array() {
         *place = Value::Array(Vec::new());
@@ -43,6 +43,6 @@ pub(super) fn list<'a>(value: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
 }
 
 /// The value under a key, made (as null) if there is none.
-pub(super) fn at<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
+pub(crate) fn at<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     object(value).entry(key).or_insert(Value::Null)
 }
