@@ -200,6 +200,10 @@ where
     } else {
         server.document(call)
     };
+    // Whoever is refused, or told what would happen, was told what others have written: that has to be safe, too.
+    if call.attributes.is_resource() && (outcome.is_err() || call.parameters.get("dryRun").is_some()) {
+        server.settled(server.store().version()).await?;
+    }
     if let Some(time) = call.trouble.timeout_after {
         tokio::time::sleep(time).await;
         return Err(faults::timeout());
