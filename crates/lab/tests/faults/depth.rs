@@ -62,6 +62,11 @@ async fn deep_objects_are_stored_changed_and_found_again() {
             let (code, answer) = cluster.text(Method::PATCH, &path, media_type, patch.to_string()).await;
             assert_eq!(code, 200, "{levels} levels: {answer}");
         }
+        // Whoever applies the same owns it as well.
+        let apply = format!("{path}?fieldManager=applier&force=true");
+        let applied =
+            cluster.text(Method::PATCH, &apply, "application/apply-patch+yaml", widget(levels)).await;
+        assert_eq!(applied.0, 200, "{levels} levels: {}", applied.1);
     }
     let (code, answer) = cluster.text(Method::POST, WIDGETS, JSON, widget(401)).await;
     assert_eq!(code, 400, "{answer}");
