@@ -88,7 +88,8 @@ pub enum Fault {
     TimeoutAfter(Duration),
     /// A list or get shows the state of this many versions ago, as far as history reaches.
     Stale(u64),
-    /// A watch loses this event (counted per watch from 1).
+    /// A watch loses this event. Events are counted per watch from 1: those it would show, without the objects it
+    /// begins with.
     DropEvent(u64),
     /// A watch gets this event (counted per watch from 1) only after the next one of another object.
     SwapEvent(u64),
@@ -231,10 +232,15 @@ impl WatchFaults {
         }
     }
 
-    /// The events the watch gets to see. Events of one object never overtake each other.
-    pub(crate) fn pass(&mut self, events: &[Arc<Event>]) -> Passed {
+    /// The version of the oldest event that is held back.
+    pub(crate) fn held_from(&self) -> Option<u64> {
+        self.held.front().map(|event| event.record.version)
+    }
+
+    /// The events the watch gets to see, out of those it `shows`. Events of one object never overtake each other.
+    pub(crate) fn pass(&mut self, events: &[Arc<Event>], shows: impl Fn(&Event) -> bool) -> Passed {
         let mut passed = Vec::with_capacity(events.len());
-        for event in events.iter().map(Arc::clone) {
+        for event in events.iter().filter(|event| shows(event)).map(Arc::clone) {
             if self.expire_after.is_some_and(|after| self.seen >= after) {
                 return Passed::Expired(passed);
             }

@@ -251,6 +251,7 @@ impl Write<'_> {
             let draft = self.server.draft(self.served, old.clone()).await?;
             match self.server.store().remove(&self.served.stored_as, &self.key, record.version, draft) {
                 Ok(removed) => self.server.settled(removed.version).await?,
+                Err(Refusal::Lost(why)) => return Err(Status::internal(why.to_string())),
                 Err(_) => return Ok(None),
             }
         }
@@ -282,6 +283,7 @@ impl Write<'_> {
                 server.settled(record.version).await?;
                 Ok(Some(Outcome::Stored(record)))
             }
+            Err(Refusal::Lost(why)) => Err(Status::internal(why.to_string())),
             Err(Refusal::Gone) if conditional => Err(self.not_found()),
             Err(_) if conditional => Err(self.conflict(MODIFIED)),
             Err(_) => Ok(None),

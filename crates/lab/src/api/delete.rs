@@ -102,7 +102,9 @@ pub(crate) async fn collection(
             }
         }
     }
-    let metadata = json!({"resourceVersion": server.store().version().to_string()});
+    let version = server.store().version();
+    server.settled(version).await?;
+    let metadata = json!({"resourceVersion": version.to_string()});
     Ok(read::answer(200, presenter.list(&listing, metadata).await?, output))
 }
 
@@ -162,7 +164,10 @@ pub(crate) async fn delete(
             });
         }
         match step {
-            Step::Wait => return Ok(Gone::Waiting(record)),
+            Step::Wait => {
+                server.settled(record.version).await?;
+                return Ok(Gone::Waiting(record));
+            }
             Step::Remove => {
                 let draft = server.draft(served, object).await?;
                 match server.store().remove(&served.stored_as, key, record.version, draft) {
@@ -171,6 +176,7 @@ pub(crate) async fn delete(
                         return Ok(Gone::Removed(record));
                     }
                     Err(Refusal::Gone) => return Err(missing()),
+                    Err(Refusal::Lost(why)) => return Err(Status::internal(why.to_string())),
                     Err(Refusal::Changed(_)) => {}
                 }
             }
@@ -188,11 +194,13 @@ pub(crate) async fn delete(
                         }
                     }
                     Err(Refusal::Gone) => return Err(missing()),
+                    Err(Refusal::Lost(why)) => return Err(Status::internal(why.to_string())),
                     Err(Refusal::Changed(_)) => {}
                 }
             }
             Step::Mark(object) => {
                 if object == server.read(served, &record).await? {
+                    server.settled(record.version).await?;
                     return Ok(Gone::Waiting(record));
                 }
                 let draft = server.draft(served, object).await?;
@@ -202,6 +210,7 @@ pub(crate) async fn delete(
                         return Ok(Gone::Waiting(record));
                     }
                     Err(Refusal::Gone) => return Err(missing()),
+                    Err(Refusal::Lost(why)) => return Err(Status::internal(why.to_string())),
                     Err(Refusal::Changed(_)) => {}
                 }
             }

@@ -41,6 +41,7 @@ pub(crate) async fn find(server: &Arc<Server>, call: &Call, served: &Served) -> 
         let version = server.store().version().saturating_sub(back);
         let query = Query { namespace: Some(&key.namespace), ..Query::default() };
         if let Ok(listing) = server.store().list_at(&served.stored_as, version, &query, |at, _| *at == key) {
+            server.settled(version).await?;
             return listing.records.into_iter().next().ok_or_else(missing);
         }
     }
@@ -83,13 +84,16 @@ async fn page(
     let token = call.parameters.text("continue");
     let listing = if token.is_empty() {
         let version = version_parameter(call)?;
-        let exact = call.parameters.text("resourceVersionMatch") == "Exact";
+        // A list from the past is asked for by an exact match, or by a limit as old clients do it.
+        let exact = match call.parameters.text("resourceVersionMatch") {
+            "" => limit > 0 && version.is_some_and(|version| version > 0),
+            matching => matching == "Exact",
+        };
         let stale = call.trouble.stale.map(|back| store.version().saturating_sub(back));
         match (version, stale) {
             (_, Some(stale)) => store
                 .list_at(&served.stored_as, stale, &query, keep)
                 .unwrap_or_else(|_| store.list(&served.stored_as, &query, keep)),
-            // A list from the past is asked for by an exact match, or by a limit as old clients do it.
             (Some(version), None) if version > 0 && exact => store
                 .list_at(&served.stored_as, version, &query, keep)
                 .map_err(|problem| out_of_range(version, problem, None))?,

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::negotiate::{Format, Output};
 use crate::names::Gvk;
 use crate::proto;
-use crate::schema::{TypeRef, builtin};
+use crate::schema::{TypeRef, builtin, decode};
 use crate::status::Status;
 
 /// Answers shorter than this are not compressed.
@@ -129,7 +129,7 @@ impl Reply {
     /// JSON bytes that exist already, in the form the client wants.
     pub(crate) fn written(code: u16, body: Bytes, output: Output) -> Self {
         if output.pretty || output.format != Format::Json {
-            let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            let value = decode::parse_stored(&body).unwrap_or(Value::Null);
             return Self::object(code, &value, output);
         }
         Self::compressed(code, Format::Json.media_type(), body, output)

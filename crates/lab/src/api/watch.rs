@@ -8,6 +8,7 @@
 //! therefore little: no future is made, nothing is copied, and the line they send is the same for all.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -106,8 +107,10 @@ struct Running {
     news: Subscription,
     /// The task that is woken when there is news.
     listening: Option<Waker>,
-    /// What was visible when the history was last read.
+    /// What was visible when the history was last read; none when there is more to read.
     seen: Option<u64>,
+    /// True when the resource is no longer served: the watch ends once all is told.
+    leaving: bool,
     /// The version up to which everything was sent.
     version: u64,
     /// Objects that are still to be sent before any event.
@@ -137,6 +140,7 @@ impl Watch {
             news: self.store.subscribe(self.presenter.stored_as()),
             listening: None,
             seen: None,
+            leaving: false,
             version: start.version,
             initial: start.initial.into_iter(),
             announce_end: start.announce_end,
@@ -182,16 +186,14 @@ impl Stream for Running {
             }
             this.listen(context.waker());
             let visible = this.news.version();
+            if this.served.as_mut().is_some_and(StillServed::is_gone) {
+                // What happened to the last objects is told before the end.
+                this.leaving = true;
+                this.seen = None;
+            }
             if this.seen != Some(visible) {
                 this.seen = Some(visible);
                 this.read_events();
-            } else if this.served.as_mut().is_some_and(StillServed::is_gone) {
-                // What happened to the last objects is told before the end.
-                this.read_events();
-                this.then.get_or_insert(End::Silently);
-                if this.working.is_none() {
-                    this.end_if_over();
-                }
             } else if this.alarm.as_mut().poll(context).is_ready() {
                 this.alarm_rang();
             } else {
@@ -236,7 +238,8 @@ impl Running {
         false
     }
 
-    /// Reads what happened since the last time.
+    /// Reads what happened since the last time, or as much of it as makes a piece. So a client that is far behind
+    /// costs no more memory than one that is not.
     fn read_events(&mut self) {
         let faults = self.faults.take();
         let read = match faults {
@@ -248,9 +251,16 @@ impl Running {
             }
         };
         match read {
-            Ok(lines) => self.take(lines),
+            Ok((lines, enough)) => {
+                if enough.is_break() {
+                    self.seen = None;
+                } else if self.leaving {
+                    self.then.get_or_insert(End::Silently);
+                }
+                self.take(lines);
+            }
             // A client may know a version of another life of this server; it waits for what is newer.
-            Err(OutOfRange::Future(_)) => {}
+            Err(OutOfRange::Future(_)) => self.finished |= self.leaving,
             Err(OutOfRange::Expired) => {
                 self.then = Some(End::With(expired(self.version, self.store.version())));
                 self.end_if_over();
@@ -258,20 +268,24 @@ impl Running {
         }
     }
 
-    fn read_all(&mut self) -> Result<Vec<Line>, OutOfRange> {
-        let (mut lines, mut version) = (Vec::new(), self.version);
-        self.store.visit_after(self.presenter.stored_as(), self.version, |event| {
+    fn read_all(&mut self) -> Result<(Vec<Line>, ControlFlow<()>), OutOfRange> {
+        let (mut lines, mut version, mut size) = (Vec::new(), self.version, 0);
+        let enough = self.store.visit_after(self.presenter.stored_as(), self.version, |event| {
             version = event.record.version;
-            lines.extend(self.line(event));
+            if let Some(line) = self.line(event) {
+                size += event.record.body.len();
+                lines.push(line);
+            }
+            if size < PIECE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         self.version = version;
-        Ok(lines)
+        Ok((lines, enough))
     }
 
     /// Reads what the fault plan leaves of it.
-    fn read_with(&mut self, faults: &mut WatchFaults) -> Result<Vec<Line>, OutOfRange> {
+    fn read_with(&mut self, faults: &mut WatchFaults) -> Result<(Vec<Line>, ControlFlow<()>), OutOfRange> {
         let events = self.store.events_after(self.presenter.stored_as(), self.version)?;
-        let passed = match faults.pass(&events) {
+        let passed = match faults.pass(&events, |event| self.kind_of(event).is_some()) {
             Passed::Events(passed) => passed,
             Passed::Expired(passed) => {
                 self.then = Some(End::With(expired(self.version, self.store.version())));
@@ -284,20 +298,26 @@ impl Running {
         };
         // What was dropped or held back is not read again.
         self.version = events.last().map_or(self.version, |event| event.record.version);
-        Ok(passed.iter().filter_map(|event| self.line(event)).collect())
+        let lines = passed.iter().filter_map(|event| self.line(event)).collect();
+        Ok((lines, ControlFlow::Continue(())))
     }
 
-    /// The event as this watch sees it: an object that begins to match is added, one that ceases to is deleted.
-    fn line(&self, event: &Arc<Event>) -> Option<Line> {
+    /// What an event is for this watch: an object that begins to match is added, one that ceases to is deleted.
+    fn kind_of(&self, event: &Event) -> Option<EventKind> {
         let filter = &self.filter;
         let matched = event.before.as_ref().is_some_and(|before| filter.matches(&event.key, before));
         let matches = event.kind != EventKind::Deleted && filter.matches(&event.key, &event.record);
-        let kind = match (matched, matches) {
-            (false, false) => return None,
-            (true, true) => EventKind::Modified,
-            (false, true) => EventKind::Added,
-            (true, false) => EventKind::Deleted,
-        };
+        match (matched, matches) {
+            (false, false) => None,
+            (true, true) => Some(EventKind::Modified),
+            (false, true) => Some(EventKind::Added),
+            (true, false) => Some(EventKind::Deleted),
+        }
+    }
+
+    /// The event as this watch sees it.
+    fn line(&self, event: &Event) -> Option<Line> {
+        let kind = self.kind_of(event)?;
         if kind == event.kind && self.presenter.is_plain(&event.record) {
             return Some(Line::Written(event.line().clone()));
         }
@@ -365,12 +385,15 @@ impl Running {
         // Everything up to here is in the history by now, so after reading it nothing is missing.
         let safe = self.store.safe_version();
         self.read_events();
-        if self.working.is_some() {
+        if self.working.is_some() || self.seen.is_none() {
             // First what happened; the bookmark comes in a moment.
             self.alarm.as_mut().reset((now + BOOKMARK_DELAYED).min(self.end));
         } else if !self.finished {
             self.version = self.version.max(safe);
-            let bookmark = self.bookmark(self.version, false);
+            // What is held back was not sent.
+            let held = self.faults.as_ref().and_then(WatchFaults::held_from);
+            let told = held.map_or(self.version, |held| self.version.min(held.saturating_sub(1)));
+            let bookmark = self.bookmark(told, false);
             self.ready.push_back(bookmark);
         }
     }

@@ -15,7 +15,7 @@ use crate::attributes::Attributes;
 use crate::registry::Served;
 use crate::server::Server;
 use crate::status::Status;
-use crate::store::{Expect, Key, Record};
+use crate::store::{Expect, Key, Record, Refusal};
 
 pub(crate) use super::change::{Change, modify};
 
@@ -192,6 +192,7 @@ impl Creation<'_> {
                 }
                 Ok(Outcome::Stored(record))
             }
+            Err(Refusal::Lost(why)) => Err(Status::internal(why.to_string())),
             Err(_) => Err(self.exists(&name, server.store().get(&served.stored_as, &key).as_deref())),
         }
     }

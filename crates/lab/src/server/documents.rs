@@ -33,7 +33,7 @@ impl Server {
             [] => Some(self.root()),
             ["version"] => Some(Reply::json(200, &version())),
             [probe, check @ ..] if health::PROBES.contains(probe) => {
-                health::answer(call, probe, &check.join("/"))
+                health::answer(call, probe, &check.join("/"), &self.store.usable())
             }
             ["metrics"] => Some(self.metrics()),
             ["api"] => Some(self.groups(call, true)),

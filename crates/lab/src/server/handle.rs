@@ -209,6 +209,10 @@ where
         call.body = read_whole(arrived.body).await?;
         if call.attributes.is_resource() { api::dispatch(server, call).await } else { server.document(call) }
     };
+    // Whoever is refused, or told what would happen, was told what others have written: that has to be safe, too.
+    if call.attributes.is_resource() && (outcome.is_err() || call.parameters.get("dryRun").is_some()) {
+        server.settled(server.store().version()).await?;
+    }
     if let Some(time) = call.trouble.timeout_after {
         tokio::time::sleep(time).await;
         return Err(faults::timeout());

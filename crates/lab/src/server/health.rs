@@ -1,6 +1,7 @@
 //! `/healthz`, `/livez` and `/readyz`, with the checks operators and probes know by name.
 //!
-//! The lab serves only when all of its parts work, so each check passes from the first request on.
+//! The lab serves only when all of its parts work, so each check passes from the first request on. What can fail
+//! later is the disk, which stands in for etcd.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +9,7 @@ use http::header::X_CONTENT_TYPE_OPTIONS;
 
 use crate::api::Call;
 use crate::api::reply::Reply;
+use crate::store::StoreError;
 
 /// What is asked about.
 pub(super) const PROBES: [&str; 3] = ["healthz", "livez", "readyz"];
@@ -59,6 +61,11 @@ fn checks(probe: &str) -> impl Iterator<Item = &'static str> {
     first.iter().chain(&STARTED).chain(last).copied()
 }
 
+/// True for the checks that tell of where objects are stored.
+fn is_about_storage(check: &str) -> bool {
+    matches!(check, "etcd" | "etcd-readiness")
+}
+
 /// All paths health is told at.
 pub(super) fn paths() -> impl Iterator<Item = String> {
     PROBES.into_iter().flat_map(|probe| {
@@ -67,26 +74,42 @@ pub(super) fn paths() -> impl Iterator<Item = String> {
     })
 }
 
-/// The answer of a probe, or of one of its checks.
-pub(super) fn answer(call: &Call, probe: &str, check: &str) -> Option<Reply> {
+/// The answer of a probe, or of one of its checks. `stored` says whether objects can be written.
+pub(super) fn answer(
+    call: &Call,
+    probe: &str,
+    check: &str,
+    stored: &Result<(), StoreError>,
+) -> Option<Reply> {
     if !check.is_empty() {
-        return checks(probe).any(|known| known == check).then(|| Reply::text(200, "ok"));
+        checks(probe).find(|known| *known == check)?;
+        return Some(match stored {
+            Err(why) if is_about_storage(check) => {
+                Reply::text(500, &format!("internal server error: {why}\n"))
+            }
+            _ => Reply::text(200, "ok"),
+        });
     }
-    let mut reply = if call.parameters.get("verbose").is_some() {
-        Reply::text(200, &report(probe, call.parameters.all("exclude").collect()))
-    } else {
-        Reply::text(200, "ok")
+    let (passes, report) = report(probe, call.parameters.all("exclude").collect(), stored.is_ok());
+    let mut reply = match passes {
+        true if call.parameters.get("verbose").is_none() => Reply::text(200, "ok"),
+        true => Reply::text(200, &report),
+        false => Reply::text(500, &report),
     };
     reply.set(X_CONTENT_TYPE_OPTIONS, "nosniff");
     Some(reply)
 }
 
-/// One line for each check.
-fn report(probe: &str, mut excluded: BTreeSet<&str>) -> String {
+/// Whether all is well, and one line for each check.
+fn report(probe: &str, mut excluded: BTreeSet<&str>, stored: bool) -> (bool, String) {
+    let mut passes = true;
     let mut lines: Vec<String> = checks(probe)
         .map(|check| {
             if excluded.remove(check) {
                 format!("[+]{check} excluded: ok\n")
+            } else if !stored && is_about_storage(check) {
+                passes = false;
+                format!("[-]{check} failed: reason withheld\n")
             } else {
                 format!("[+]{check} ok\n")
             }
@@ -97,8 +120,9 @@ fn report(probe: &str, mut excluded: BTreeSet<&str>) -> String {
         let unknown = unknown.join(", ");
         lines.push(format!("warn: some health checks cannot be excluded: no matches for {unknown}\n"));
     }
-    lines.push(format!("{probe} check passed\n"));
-    lines.concat()
+    let outcome = if passes { "passed" } else { "failed" };
+    lines.push(format!("{probe} check {outcome}\n"));
+    (passes, lines.concat())
 }
 
 #[cfg(test)]
@@ -107,11 +131,20 @@ mod tests {
 
     #[test]
     fn excluded_checks_are_told_and_unknown_ones_too() {
-        let text = report("readyz", BTreeSet::from(["etcd", "nope"]));
+        let (_, text) = report("readyz", BTreeSet::from(["etcd", "nope"]), true);
         assert!(text.contains("[+]etcd excluded: ok\n[+]etcd-readiness ok\n"));
         assert!(text.ends_with(
             "[+]shutdown ok\nwarn: some health checks cannot be excluded: no matches for \"nope\"\nreadyz check passed\n"
         ));
+    }
+
+    #[test]
+    fn a_lost_disk_fails_what_tells_of_it() {
+        let (passes, text) = report("readyz", BTreeSet::new(), false);
+        assert!(!passes && text.contains("[+]log ok\n[-]etcd failed: reason withheld\n"), "{text}");
+        assert!(text.ends_with("readyz check failed\n"));
+        assert!(!report("livez", BTreeSet::new(), false).0);
+        assert!(report("livez", BTreeSet::from(["etcd"]), false).0, "what is excluded does not count");
     }
 
     #[test]

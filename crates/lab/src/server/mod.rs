@@ -25,6 +25,7 @@ use crate::names::{GroupResource, Gvk};
 use crate::openapi::OpenApi;
 use crate::reader::Reader;
 use crate::registry::{Registry, Served, Source};
+use crate::schema::decode;
 use crate::status::Status;
 use crate::store::{Draft, Key, Query, Record, Store};
 use crate::webhook;
@@ -191,6 +192,9 @@ impl Server {
             }
             object
         };
+        if decode::is_too_deep(&object) {
+            return Err(Status::bad_request("the object is nested too deeply to be stored"));
+        }
         let fields = served.selectable_fields(&object);
         Ok(Draft::new(&object, fields))
     }

@@ -34,6 +34,7 @@ pub(super) fn resource() -> GroupResource {
 impl Store {
     /// Ends what was before the last call of this. To be called once in every [`super::Retention::age`].
     pub(crate) fn compact_past(&self) {
+        self.forget_old();
         let (of, key) = (resource(), Key::new("", "last"));
         let draft = Draft::new(&json!({"metadata": {"name": key.name}}), Vec::new());
         let expect = self.get(&of, &key).map_or(Expect::Absent, |record| Expect::Version(record.version));
@@ -42,8 +43,8 @@ impl Store {
                 let last = self.compactions.last.swap(record.version, Ordering::AcqRel);
                 self.compactions.floor.store(last, Ordering::Release);
             }
-            // Somebody else compacts at the same time.
-            Err(Refusal::Changed(_) | Refusal::Gone) => {}
+            // Somebody else compacts at the same time, or nothing is written any more.
+            Err(Refusal::Changed(_) | Refusal::Gone | Refusal::Lost(_)) => {}
         }
     }
 }

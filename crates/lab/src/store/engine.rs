@@ -5,13 +5,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::thread::{JoinHandle, current};
 
 use parking_lot::{Condvar, Mutex};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::news::News;
-use super::{Change, EventKind, Key, Store};
+use super::{Change, EventKind, Key, Told};
 use crate::names::GroupResource;
 
 /// Objects by resource, namespace and name.
@@ -45,6 +46,9 @@ pub enum StoreError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// Something in the store is under a name we never give.
+    #[error("the store is damaged: {0:?} is no name of an object")]
+    Misplaced(String),
     /// The thread that writes cannot be started.
     #[error("cannot start the thread that writes the store: {0}")]
     Thread(std::io::Error),
@@ -65,6 +69,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Committer {
     shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -83,9 +88,12 @@ struct Queue {
 /// What a store holds when it is opened.
 type Stored = Vec<(GroupResource, Key, Vec<u8>)>;
 
+/// A disk, the newest version on it, and all objects.
+pub(super) type Opened = (Committer, u64, Stored);
+
 impl Committer {
     /// Opens the file and reads everything in it.
-    pub(super) fn open(path: &Path) -> Result<(Self, u64, Stored), StoreError> {
+    pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
         let opening = |source: redb::Error| StoreError::Open {
             path: path.display().to_string(),
             source: Box::new(source),
@@ -96,20 +104,31 @@ impl Committer {
             .set_cache_size(CACHE_BYTES)
             .create_file(file)
             .map_err(|error| opening(error.into()))?;
-        let (version, stored) = read_all(&database).map_err(|error| StoreError::Read(Box::new(error)))?;
+        Self::over(database)
+    }
+
+    /// Reads everything in a database.
+    pub(super) fn over(database: Database) -> Result<Opened, StoreError> {
+        let (version, rows) = read_all(&database).map_err(|error| StoreError::Read(Box::new(error)))?;
+        let mut stored = Vec::with_capacity(rows.len());
+        for (at, body) in rows {
+            let (of, key) = read_place(&at)
+                .ok_or_else(|| StoreError::Misplaced(String::from_utf8_lossy(&at).into_owned()))?;
+            stored.push((of, key, body));
+        }
         let shared = Shared { database, queue: Mutex::default(), filled: Condvar::new() };
-        Ok((Self { shared: Arc::new(shared) }, version, stored))
+        Ok((Self { shared: Arc::new(shared), thread: None }, version, stored))
     }
 
     /// Starts the thread that writes. It ends when the store is dropped and the queue is empty.
-    pub(super) fn start(&self, store: &Arc<Store>) -> Result<(), StoreError> {
+    pub(super) fn start(&mut self, told: Arc<Told>) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
-        let store = Arc::downgrade(store);
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("lab-store".to_owned())
-            .spawn(move || commit_until_closed(&shared, &store))
-            .map(drop)
-            .map_err(StoreError::Thread)
+            .spawn(move || commit_until_closed(&shared, &told))
+            .map_err(StoreError::Thread)?;
+        self.thread = Some(thread);
+        Ok(())
     }
 
     pub(super) fn enqueue(&self, entry: Entry) {
@@ -125,6 +144,12 @@ impl Drop for Committer {
     fn drop(&mut self) {
         self.shared.queue.lock().closed = true;
         self.shared.filled.notify_one();
+        // Whoever opens the file next finds it whole and free. The thread cannot wait for itself, should a task it
+        // woke have been the last to hold the store.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != current().id()) {
+            // Its panic was told by its guard.
+            drop(thread.join());
+        }
     }
 }
 
@@ -141,7 +166,19 @@ fn private_file(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-fn commit_until_closed(shared: &Shared, store: &Weak<Store>) {
+/// Tells everybody when the thread that writes ends before its time.
+struct Guard<'a>(&'a Told);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lost("the thread that writes the store has panicked");
+        }
+    }
+}
+
+fn commit_until_closed(shared: &Shared, told: &Told) {
+    let _guard = Guard(told);
     loop {
         let batch = {
             let mut queue = shared.queue.lock();
@@ -154,11 +191,11 @@ fn commit_until_closed(shared: &Shared, store: &Weak<Store>) {
             std::mem::take(&mut queue.entries)
         };
         let written = commit(&shared.database, &batch);
-        let Some(store) = store.upgrade() else { continue };
         match written {
-            Ok(()) => store.committed(&batch),
+            Ok(()) => told.committed(&batch),
             Err(error) => {
-                store.lost(&error.to_string());
+                told.lost(&error.to_string());
+                shared.queue.lock().entries.clear();
                 return;
             }
         }
@@ -187,7 +224,8 @@ fn commit(database: &Database, batch: &[Entry]) -> Result<(), redb::Error> {
     Ok(())
 }
 
-fn read_all(database: &Database) -> Result<(u64, Stored), redb::Error> {
+/// The newest version, and all places with what is there.
+fn read_all(database: &Database) -> Result<(u64, Vec<(Vec<u8>, Vec<u8>)>), redb::Error> {
     // Opening the tables for writing creates them in a new file.
     let transaction = database.begin_write()?;
     let version = transaction.open_table(NUMBERS)?.get(VERSION)?.map_or(0, |number| number.value());
@@ -199,9 +237,7 @@ fn read_all(database: &Database) -> Result<(u64, Stored), redb::Error> {
     let mut stored = Vec::new();
     for item in objects.iter()? {
         let (at, body) = item?;
-        if let Some((of, key)) = read_place(at.value()) {
-            stored.push((of, key, body.value().to_vec()));
-        }
+        stored.push((at.value().to_vec(), body.value().to_vec()));
     }
     Ok((version, stored))
 }

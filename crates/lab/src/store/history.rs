@@ -1,6 +1,7 @@
 //! The recent events of one resource.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -78,13 +79,15 @@ pub struct Retention {
     pub least: usize,
     /// More than this are never kept.
     pub most: usize,
+    /// Events take no more memory than about this many bytes, but for the newest one.
+    pub most_bytes: usize,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         // Five minutes is what etcd's compaction leaves; the bounds keep quiet resources resumable for long
         // and busy ones from filling the memory.
-        Self { age: Duration::from_mins(5), least: 1_000, most: 100_000 }
+        Self { age: Duration::from_mins(5), least: 1_000, most: 100_000, most_bytes: 64 << 20 }
     }
 }
 
@@ -92,6 +95,8 @@ impl Default for Retention {
 #[derive(Debug)]
 pub(super) struct History {
     events: VecDeque<Kept>,
+    /// What they take of the memory.
+    bytes: usize,
     /// Events up to this version may be missing.
     floor: u64,
     newest: u64,
@@ -105,6 +110,13 @@ struct Kept {
     event: Arc<Event>,
 }
 
+impl Kept {
+    /// About how much memory the event takes: the object, and once more when a watcher has its line written.
+    fn bytes(&self) -> usize {
+        2 * self.event.record.body.len() + size_of::<Event>() + size_of::<Record>()
+    }
+}
+
 impl History {
     /// The version of the newest event there ever was.
     pub(super) fn newest(&self) -> u64 {
@@ -113,20 +125,30 @@ impl History {
 
     /// A history whose past, up to `version`, is unknown.
     pub(super) fn beginning_at(version: u64) -> Self {
-        Self { events: VecDeque::new(), floor: version, newest: version }
+        Self { events: VecDeque::new(), bytes: 0, floor: version, newest: version }
     }
 
     pub(super) fn push(&mut self, event: Arc<Event>, now: Timestamp, retention: &Retention) {
         let version = event.record.version;
         self.newest = version;
-        self.events.push_back(Kept { version, at: now, event });
-        while self.events.len() > retention.least {
-            let Some(oldest) = self.events.front() else { break };
-            let young = now.duration_since(oldest.at).unsigned_abs() < retention.age;
-            if young && self.events.len() <= retention.most {
+        let kept = Kept { version, at: now, event };
+        self.bytes += kept.bytes();
+        self.events.push_back(kept);
+        self.trim(now, retention);
+    }
+
+    /// Drops what is too old, and what is too much.
+    pub(super) fn trim(&mut self, now: Timestamp, retention: &Retention) {
+        while let Some(oldest) = self.events.front() {
+            let many = self.events.len();
+            let old = now.duration_since(oldest.at).unsigned_abs() >= retention.age;
+            let goes = (many > retention.least && (old || many > retention.most))
+                || (many > 1 && self.bytes > retention.most_bytes);
+            if !goes {
                 break;
             }
             self.floor = oldest.version;
+            self.bytes -= oldest.bytes();
             self.events.pop_front();
         }
     }
@@ -135,6 +157,7 @@ impl History {
     pub(super) fn forget(&mut self, version: u64) {
         self.floor = version;
         self.events.retain(|kept| kept.version > version);
+        self.bytes = self.events.iter().map(Kept::bytes).sum();
     }
 
     /// Where the events after `version` begin.
@@ -153,14 +176,26 @@ impl History {
         low
     }
 
-    /// Shows the events after `after` up to and with `until`; none when some of them are gone.
-    pub(super) fn visit(&self, after: u64, until: u64, mut show: impl FnMut(&Arc<Event>)) -> Option<()> {
+    /// Shows the events after `after` up to and with `until`, as long as they are wanted; none when some of them are
+    /// gone. Breaks when there was another one.
+    pub(super) fn visit(
+        &self,
+        after: u64,
+        until: u64,
+        mut show: impl FnMut(&Arc<Event>) -> ControlFlow<()>,
+    ) -> Option<ControlFlow<()>> {
         if after < self.floor {
             return None;
         }
         let newer = self.events.range(self.start_after(after)..);
-        newer.take_while(|kept| kept.version <= until).for_each(|kept| show(&kept.event));
-        Some(())
+        let mut enough = ControlFlow::Continue(());
+        for kept in newer.take_while(|kept| kept.version <= until) {
+            if enough.is_break() {
+                return Some(enough);
+            }
+            enough = show(&kept.event);
+        }
+        Some(ControlFlow::Continue(()))
     }
 
     /// What differed at `version`: for each object changed since, what it was then. None when that is gone.

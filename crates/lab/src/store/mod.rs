@@ -15,6 +15,7 @@ mod objects;
 mod record;
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::names::GroupResource;
+use crate::schema::decode;
 
 pub use engine::StoreError;
 pub(crate) use history::line;
@@ -32,7 +34,7 @@ pub(crate) use record::{Draft, leaves_gaps};
 pub use record::{Index, Key, Owner, Record};
 
 use compaction::Compactions;
-use engine::{Committer, Entry};
+use engine::{Committer, Entry, Opened};
 use history::History;
 use news::{News, Safety};
 use objects::{Objects, Owned, Undone};
@@ -41,13 +43,20 @@ use objects::{Objects, Owned, Undone};
 #[derive(Debug)]
 pub struct Store {
     state: RwLock<State>,
-    /// How far writes are safe on disk, and whether the disk is lost.
-    durable: Safety,
+    /// What those who wait are told, by whoever makes writes safe.
+    told: Arc<Told>,
     committer: Option<Committer>,
-    taps: Mutex<Vec<mpsc::UnboundedSender<Arc<Change>>>>,
     clock: Arc<dyn Clock>,
     retention: Retention,
     compactions: Compactions,
+}
+
+/// Who is told what became of the writes.
+#[derive(Debug)]
+struct Told {
+    /// How far writes are safe on disk, and whether the disk is lost.
+    durable: Safety,
+    taps: Mutex<Vec<mpsc::UnboundedSender<Arc<Change>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +104,8 @@ pub enum Refusal {
     Changed(Arc<Record>),
     /// The object is gone.
     Gone,
+    /// Nothing can be written any more.
+    Lost(StoreError),
 }
 
 /// What a list found.
@@ -133,7 +144,7 @@ pub enum OutOfRange {
 impl Store {
     /// A store that lives as long as the process.
     pub fn in_memory(clock: Arc<dyn Clock>, retention: Retention) -> Self {
-        Self::with(State::default(), None, clock, retention)
+        Self::with(State::default(), Arc::new(Told::beginning_at(0)), None, clock, retention)
     }
 
     /// A store in a file, with the objects it holds. `fields_of` gives the selectable fields of a stored object.
@@ -143,29 +154,41 @@ impl Store {
         retention: Retention,
         fields_of: impl Fn(&GroupResource, &serde_json::Value) -> Vec<(String, String)>,
     ) -> Result<Arc<Self>, StoreError> {
-        let (committer, version, stored) = Committer::open(path)?;
+        Self::over(Committer::open(path)?, clock, retention, fields_of)
+    }
+
+    /// A store on a disk that was opened.
+    fn over(
+        (mut committer, version, stored): Opened,
+        clock: Arc<dyn Clock>,
+        retention: Retention,
+        fields_of: impl Fn(&GroupResource, &serde_json::Value) -> Vec<(String, String)>,
+    ) -> Result<Arc<Self>, StoreError> {
         let mut state = State { version, origin: version, ..State::default() };
         for (of, key, body) in stored {
-            let object: serde_json::Value = serde_json::from_slice(&body)
+            let object = decode::parse_stored(&body)
                 .map_err(|source| StoreError::Damaged { what: format!("{of} {key:?}"), source })?;
             let index = Index::of(&object, fields_of(&of, &object));
             let at = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
             let record = Record::stored(at.unwrap_or(version), key, &object, body.into(), index);
             state.insert(&of, &Arc::new(record));
         }
-        let store = Arc::new(Self::with(state, Some(committer), clock, retention));
-        if let Some(committer) = &store.committer {
-            committer.start(&store)?;
-        }
-        Ok(store)
+        let told = Arc::new(Told::beginning_at(version));
+        committer.start(Arc::clone(&told))?;
+        Ok(Arc::new(Self::with(state, told, Some(committer), clock, retention)))
     }
 
-    fn with(state: State, committer: Option<Committer>, clock: Arc<dyn Clock>, retention: Retention) -> Self {
+    fn with(
+        state: State,
+        told: Arc<Told>,
+        committer: Option<Committer>,
+        clock: Arc<dyn Clock>,
+        retention: Retention,
+    ) -> Self {
         Self {
-            durable: Safety::beginning_at(state.version),
             state: RwLock::new(state),
+            told,
             committer,
-            taps: Mutex::default(),
             clock,
             retention,
             compactions: Compactions::default(),
@@ -258,6 +281,7 @@ impl Store {
         draft: Draft,
     ) -> Result<Arc<Record>, Refusal> {
         let mut state = self.state.write();
+        self.told.durable.not_lost().map_err(Refusal::Lost)?;
         let before = state.check(of, key, expect)?;
         state.version += 1;
         let record = Arc::new(draft.finish(key, state.version));
@@ -279,6 +303,7 @@ impl Store {
         last: Draft,
     ) -> Result<Arc<Record>, Refusal> {
         let mut state = self.state.write();
+        self.told.durable.not_lost().map_err(Refusal::Lost)?;
         let Some(before) = state.check(of, key, Expect::Version(expect))? else { return Err(Refusal::Gone) };
         state.version += 1;
         let record = Arc::new(last.finish(key, state.version));
@@ -305,10 +330,89 @@ impl Store {
             });
         } else {
             let version = change.event.record.version;
-            self.durable.reach(version);
+            self.told.durable.reach(version);
             collection.published.tell(version);
-            self.publish(&[change]);
+            self.told.publish(&[change]);
         }
+    }
+
+    /// Waits until everything up to `version` is safe on disk. Fails when that can never be.
+    pub async fn settled(&self, version: u64) -> Result<(), StoreError> {
+        self.told.durable.settled(version).await
+    }
+
+    /// Fails when nothing can be written any more.
+    pub fn usable(&self) -> Result<(), StoreError> {
+        self.told.durable.not_lost()
+    }
+
+    /// The newest version that is safe on disk.
+    pub fn safe_version(&self) -> u64 {
+        self.told.durable.version()
+    }
+
+    /// A receiver of every change from now on, in order, each when it is safe.
+    pub fn tap(&self) -> mpsc::UnboundedReceiver<Arc<Change>> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.told.taps.lock().push(sender);
+        receiver
+    }
+
+    /// Tells the newest visible version of a resource, and wakes whenever it grows.
+    pub fn subscribe(&self, of: &GroupResource) -> Subscription {
+        if let Some(collection) = self.state.read().collections.get(of) {
+            return collection.published.subscribe();
+        }
+        self.state.write().collection(of).published.subscribe()
+    }
+
+    /// The events of a resource after `version` that are visible by now.
+    pub fn events_after(&self, of: &GroupResource, version: u64) -> Result<Vec<Arc<Event>>, OutOfRange> {
+        let mut events = Vec::new();
+        let _all = self.visit_after(of, version, |event| {
+            events.push(Arc::clone(event));
+            ControlFlow::Continue(())
+        })?;
+        Ok(events)
+    }
+
+    /// Shows each event of a resource after `version` that is visible by now, until whoever looks has enough. Tells
+    /// whether that was before the last one. Writers wait meanwhile.
+    pub(crate) fn visit_after(
+        &self,
+        of: &GroupResource,
+        version: u64,
+        show: impl FnMut(&Arc<Event>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, OutOfRange> {
+        let state = self.state.read();
+        if version > state.version {
+            return Err(OutOfRange::Future(state.version));
+        }
+        let safe = self.told.durable.version();
+        match state.collections.get(of) {
+            Some(collection) => collection.history.visit(version, safe, show).ok_or(OutOfRange::Expired),
+            None => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    /// Forgets the history of a resource, as if it had become too old: watches and pages from before expire.
+    pub fn compact(&self, of: &GroupResource) {
+        let mut state = self.state.write();
+        let version = state.version;
+        state.collection(of).history.forget(version);
+    }
+
+    /// Forgets the events that are too old by now, also where nothing is written any more.
+    fn forget_old(&self) {
+        let now = self.clock.now();
+        let mut state = self.state.write();
+        state.collections.values_mut().for_each(|collection| collection.history.trim(now, &self.retention));
+    }
+}
+
+impl Told {
+    fn beginning_at(version: u64) -> Self {
+        Self { durable: Safety::beginning_at(version), taps: Mutex::default() }
     }
 
     /// Tells the taps what is safe now.
@@ -334,63 +438,6 @@ impl Store {
     fn lost(&self, why: &str) {
         tracing::error!(why, "the store cannot be written any more");
         self.durable.fail(why);
-    }
-
-    /// Waits until everything up to `version` is safe on disk. Fails when that can never be.
-    pub async fn settled(&self, version: u64) -> Result<(), StoreError> {
-        self.durable.settled(version).await
-    }
-
-    /// The newest version that is safe on disk.
-    pub fn safe_version(&self) -> u64 {
-        self.durable.version()
-    }
-
-    /// A receiver of every change from now on, in order, each when it is safe.
-    pub fn tap(&self) -> mpsc::UnboundedReceiver<Arc<Change>> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        self.taps.lock().push(sender);
-        receiver
-    }
-
-    /// Tells the newest visible version of a resource, and wakes whenever it grows.
-    pub fn subscribe(&self, of: &GroupResource) -> Subscription {
-        if let Some(collection) = self.state.read().collections.get(of) {
-            return collection.published.subscribe();
-        }
-        self.state.write().collection(of).published.subscribe()
-    }
-
-    /// The events of a resource after `version` that are visible by now.
-    pub fn events_after(&self, of: &GroupResource, version: u64) -> Result<Vec<Arc<Event>>, OutOfRange> {
-        let mut events = Vec::new();
-        self.visit_after(of, version, |event| events.push(Arc::clone(event)))?;
-        Ok(events)
-    }
-
-    /// Shows each event of a resource after `version` that is visible by now. Writers wait meanwhile.
-    pub(crate) fn visit_after(
-        &self,
-        of: &GroupResource,
-        version: u64,
-        show: impl FnMut(&Arc<Event>),
-    ) -> Result<(), OutOfRange> {
-        let state = self.state.read();
-        if version > state.version {
-            return Err(OutOfRange::Future(state.version));
-        }
-        let safe = self.durable.version();
-        match state.collections.get(of) {
-            Some(collection) => collection.history.visit(version, safe, show).ok_or(OutOfRange::Expired),
-            None => Ok(()),
-        }
-    }
-
-    /// Forgets the history of a resource, as if it had become too old: watches and pages from before expire.
-    pub fn compact(&self, of: &GroupResource) {
-        let mut state = self.state.write();
-        let version = state.version;
-        state.collection(of).history.forget(version);
     }
 }
 
@@ -434,5 +481,7 @@ impl Collection {
     }
 }
 
+#[cfg(test)]
+mod disk_tests;
 #[cfg(test)]
 mod tests;

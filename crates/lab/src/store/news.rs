@@ -136,13 +136,22 @@ impl Safety {
     /// Tells everybody that nothing more can become safe.
     pub(super) fn fail(&self, why: &str) {
         let mut waiting = self.waiting.lock();
-        waiting.failure = Some(why.to_owned());
+        // The first reason is the one that matters.
+        waiting.failure.get_or_insert_with(|| why.to_owned());
         self.lost.store(true, Ordering::Release);
         let woken = std::mem::take(&mut waiting.writers);
         drop(waiting);
         for (_, waker) in woken {
             waker.wake();
         }
+    }
+
+    /// Fails once nothing more can become safe.
+    pub(super) fn not_lost(&self) -> Result<(), StoreError> {
+        if self.lost.load(Ordering::Acquire) {
+            return Err(StoreError::Lost(self.waiting.lock().failure.clone().unwrap_or_default()));
+        }
+        Ok(())
     }
 
     /// Waits until `version` is safe. Fails when that can never be.

@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+use crate::schema::decode;
+
 /// Where an object is inside its resource. The namespace is empty for objects of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -141,7 +143,7 @@ impl Record {
 
     /// The object, parsed. The body is always what we wrote ourselves, so a failure would be damage on disk.
     pub fn parse(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+        decode::parse_stored(&self.body).unwrap_or(Value::Null)
     }
 
     /// The object, parsed once and kept as long as the record: for the few that every request looks at.

@@ -68,7 +68,7 @@ fn pages_show_the_state_at_the_first_page() {
 #[test]
 fn old_events_are_dropped_and_asking_for_them_expires() {
     let mut history = History::beginning_at(0);
-    let retention = Retention { age: Duration::from_secs(10), least: 2, most: 4 };
+    let retention = Retention { age: Duration::from_secs(10), least: 2, most: 4, most_bytes: usize::MAX };
     let event = |version: u64| {
         let record =
             Arc::new(Draft::new(&object("a", "1"), Vec::new()).finish(&Key::new("ns", "a"), version));
@@ -76,7 +76,11 @@ fn old_events_are_dropped_and_asking_for_them_expires() {
     };
     let between = |history: &History, after, until| {
         let mut versions = Vec::new();
-        history.visit(after, until, |event| versions.push(event.record.version)).map(|()| versions)
+        let enough = history.visit(after, until, |event| {
+            versions.push(event.record.version);
+            ControlFlow::Continue(())
+        });
+        enough.map(|_| versions)
     };
     let start = Timestamp::UNIX_EPOCH;
     for version in 1..=3 {
@@ -91,6 +95,37 @@ fn old_events_are_dropped_and_asking_for_them_expires() {
     }
     assert!(between(&history, 4, 9).is_none(), "never more than the most");
     assert_eq!(between(&history, 5, 7).unwrap(), [6, 7]);
+}
+
+#[test]
+fn events_take_no_more_memory_than_they_may_and_go_when_they_are_old() {
+    let mut history = History::beginning_at(0);
+    let event = |version: u64| {
+        let big = object("a", &"x".repeat(10_000));
+        let record = Arc::new(Draft::new(&big, Vec::new()).finish(&Key::new("ns", "a"), version));
+        Arc::new(Event::new(EventKind::Modified, Key::new("ns", "a"), record, None))
+    };
+    let versions = |history: &History, after| {
+        let mut versions = Vec::new();
+        let enough = history.visit(after, u64::MAX, |event| {
+            versions.push(event.record.version);
+            if versions.len() < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        enough.map(|enough| (versions, enough.is_break()))
+    };
+    let retention = Retention { age: Duration::from_secs(10), least: 1, most: 100, most_bytes: 70_000 };
+    let start = Timestamp::UNIX_EPOCH;
+    for version in 1..=8 {
+        history.push(event(version), start, &retention);
+    }
+    assert!(versions(&history, 4).is_none());
+    assert_eq!(versions(&history, 5).unwrap(), (vec![6, 7], true), "there is another one");
+    assert_eq!(versions(&history, 6).unwrap(), (vec![7, 8], false), "and then there is none");
+    history.trim(start + Duration::from_mins(1), &retention);
+    assert!(versions(&history, 6).is_none(), "nothing was written, and still they are too old");
+    assert_eq!(versions(&history, 7).unwrap(), (vec![8], false));
+    history.push(event(9), start + Duration::from_mins(1), &Retention { most_bytes: 1, ..retention });
+    assert_eq!(versions(&history, 8).unwrap(), (vec![9], false), "the newest one stays");
 }
 
 #[tokio::test]
@@ -113,18 +148,12 @@ async fn what_was_settled_is_there_after_reopening() {
     assert_eq!(kinds, [EventKind::Added, EventKind::Deleted]);
     drop(store);
 
-    let store = reopened(&open).await;
+    let store = open();
     assert_eq!(store.version(), gone.version, "the version of a removal is not used again");
     assert_eq!(names(&store.list(&maps(), &Query::default(), |_, _| true)), ["a"]);
     assert_eq!(store.get(&maps(), &Key::new("ns", "a")).unwrap().version, first);
     assert_eq!(store.by_uid("uid-a").unwrap().1, Key::new("ns", "a"));
     assert_eq!(store.events_after(&maps(), first).unwrap_err(), OutOfRange::Expired);
-}
-
-/// The thread that writes holds the file a moment longer than the store.
-async fn reopened(open: &impl Fn() -> Arc<Store>) -> Arc<Store> {
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    open()
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(crate) async fn start(directory: &Path) -> Result<Target> {
         folder: Some(directory.join("lab")),
         tokens: vec![(Secret::new(ALICE_TOKEN), user("alice", "devs"))],
         // Short, so that scenarios can see its end.
-        history: Retention { age: Duration::from_secs(20), least: 50, most: 100_000 },
+        history: Retention { age: Duration::from_secs(20), least: 50, most: 100_000, ..Retention::default() },
         ..Options::default()
     };
     let mut lab = Lab::start(options).await?;

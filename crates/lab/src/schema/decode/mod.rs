@@ -28,6 +28,7 @@ pub use self::body::{
 };
 pub use self::normal::normalise;
 pub use self::patched::{PatchedBy, check_named, patch_refused, read_patched};
+use self::syntax::DEEPEST_STORED;
 use self::typed::Decoder;
 use super::TypeRef;
 
@@ -79,6 +80,33 @@ pub fn parse_json(text: &[u8]) -> Result<Decoded, String> {
     let mut decoder = Decoder::new(&text);
     let value = decoder.untyped()?;
     Ok(Decoded { value, problems: decoder.problems })
+}
+
+/// Reads a JSON text we wrote ourselves. It may be deeper than `serde_json` goes, which stops at 128 levels.
+///
+/// # Errors
+/// When the text is not JSON.
+pub(crate) fn parse_stored(text: &[u8]) -> Result<Value, serde_json::Error> {
+    // A list has its objects a few levels further down.
+    const DEEPEST: usize = DEEPEST_STORED + 8;
+    serde_json::from_slice(text).or_else(|problem| {
+        if syntax::check_to(text, DEEPEST).is_err() {
+            return Err(problem);
+        }
+        Decoder::new(&as_text(text)).untyped().map_err(|_| problem)
+    })
+}
+
+/// True for a value that is nested deeper than anything stored may be.
+pub(crate) fn is_too_deep(value: &Value) -> bool {
+    fn exceeds(value: &Value, left: usize) -> bool {
+        match value {
+            Value::Array(items) => left == 0 || items.iter().any(|item| exceeds(item, left - 1)),
+            Value::Object(fields) => left == 0 || fields.values().any(|field| exceeds(field, left - 1)),
+            _ => false,
+        }
+    }
+    exceeds(value, DEEPEST_STORED)
 }
 
 /// Reads the first document of a YAML text; repeated keys are told as one problem.

@@ -6,6 +6,10 @@ use super::words::quoted_char;
 /// keeps every walk over a value well inside the stack of a thread.
 pub(crate) const DEEPEST: usize = 400;
 
+/// How deep anything stored may be. Who manages which field is told inside of the object, a few levels further down
+/// than the fields themselves, so this is a little more than a body may have.
+pub(crate) const DEEPEST_STORED: usize = DEEPEST + 64;
+
 /// What may come next.
 #[derive(Clone, Copy, PartialEq)]
 enum Want {
@@ -20,6 +24,11 @@ enum Want {
 
 /// Says what is wrong with a text that is not JSON.
 pub(crate) fn check(text: &[u8]) -> Result<(), String> {
+    check_to(text, DEEPEST)
+}
+
+/// The same for texts that may be of another depth.
+pub(super) fn check_to(text: &[u8], deepest: usize) -> Result<(), String> {
     let mut check = Check { text, at: 0 };
     // One entry per open object (true) or list.
     let mut open: Vec<bool> = Vec::new();
@@ -39,7 +48,7 @@ pub(crate) fn check(text: &[u8]) -> Result<(), String> {
         match (want, byte) {
             (Want::Value | Want::ValueOrEnd, b'{' | b'[') => {
                 open.push(byte == b'{');
-                if open.len() > DEEPEST {
+                if open.len() > deepest {
                     return Err(unexpected(byte, "exceeded max depth"));
                 }
                 check.at += 1;

@@ -20,6 +20,7 @@ scenarios![
     expired_continue_tokens,
     versions_grow,
     exact_version,
+    a_limit_alone_makes_a_version_exact,
     not_older_than,
     any_version,
     version_of_the_future,
@@ -228,6 +229,22 @@ async fn exact_version(cx: Cx) -> Result {
     let list = cx.read(format!("{path}&limit=1")).await?;
     assert_eq!((names(&list), version(&list)), (vec!["s00"], version(&before)));
     assert_eq!(names(&cx.read(cx.core("secrets")).await?), ["s01"]);
+    Ok(())
+}
+
+async fn a_limit_alone_makes_a_version_exact(cx: Cx) -> Result {
+    some_secrets(&cx, 2).await?;
+    let before = cx.read(cx.core("secrets")).await?;
+    cx.admin.delete(cx.core("secrets/s00")).await?.ok(200);
+    let path = cx.core(&format!("secrets?resourceVersion={}", version(&before)));
+    let list = cx.read(format!("{path}&limit=1")).await?;
+    assert_eq!((names(&list), version(&list)), (vec!["s00"], version(&before)));
+    // Without a limit, or when newer versions are as good, the present is shown.
+    for query in ["", "&limit=1&resourceVersionMatch=NotOlderThan"] {
+        let list = cx.read(format!("{path}{query}")).await?;
+        assert_eq!(names(&list), ["s01"], "{query}");
+        assert!(version(&list) > version(&before), "{query}");
+    }
     Ok(())
 }
 
