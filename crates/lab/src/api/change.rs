@@ -12,8 +12,9 @@ use super::identity::{self, MODIFIED, Version};
 use super::options::WriteOptions;
 use super::patch::Patch;
 use super::strategy::Rules;
-use super::write::{self, Origin, Outcome};
+use super::write::{Creation, Origin, Outcome};
 use super::{Call, ownership, strategy, subresources};
+use crate::admission::quota::Charged;
 use crate::admission::{Operation, Review};
 use crate::merge;
 use crate::names::Gvk;
@@ -59,12 +60,13 @@ pub(crate) async fn modify(
         identity::dedup_owners(call, object, false);
     }
     let write = Write { server, call, served, subresource, options, key, change };
+    let mut charged = Charged::default();
     for _ in 0..ATTEMPTS {
         let found = server.store().get(&served.stored_as, &write.key);
         let created = found.is_none();
         let outcome = match found {
-            Some(record) => write.attempt(&record).await?,
-            None => write.make().await?,
+            Some(record) => write.attempt(&record, &mut charged).await?,
+            None => write.make(&mut charged).await?,
         };
         if let Some(outcome) = outcome {
             return Ok((outcome, created));
@@ -98,7 +100,7 @@ impl Write<'_> {
     }
 
     /// Makes the object that is not there, where the change can do that; none when somebody was faster.
-    async fn make(&self) -> Result<Option<Outcome>, Status> {
+    async fn make(&self, charged: &mut Charged) -> Result<Option<Outcome>, Status> {
         let anyway = self.served.creates_on_update();
         let object = match &self.change {
             Change::Apply { configuration, sent_as } if anyway || self.subresource.is_empty() => {
@@ -123,16 +125,15 @@ impl Write<'_> {
             _ => return Err(self.not_found()),
         };
         let origin = if self.subresource.is_empty() { Origin::Update } else { Origin::UpdateOfPart };
-        let created =
-            write::create_tracked(self.server, self.call, self.served, self.options, object, origin);
-        match created.await {
+        let Self { server, call, served, options, .. } = *self;
+        match (Creation { server, call, served, options, origin }).tracked(object, charged).await {
             Err(status) if status.reason == "AlreadyExists" => Ok(None),
             created => created.map(Some),
         }
     }
 
     /// Changes the object that is there; none when somebody was faster.
-    async fn attempt(&self, record: &Arc<Record>) -> Result<Option<Outcome>, Status> {
+    async fn attempt(&self, record: &Arc<Record>, charged: &mut Charged) -> Result<Option<Outcome>, Status> {
         let Self { server, call, served, .. } = *self;
         let old = Arc::new(server.read(served, record).await?);
         let mut new = self.wanted(&old)?;
@@ -165,7 +166,7 @@ impl Write<'_> {
         if !call.admitted {
             review.object = Some(seen.of(&new)?);
             call.warn_all(server.admission().validate(&review).await?);
-            server.charge(&review).await?;
+            server.charge(&review, charged).await?;
         }
         if Server::is_done(served, &old, &new) {
             return self.end(record, &old, new).await;

@@ -10,6 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::Server;
 use crate::admission::Review;
+use crate::admission::quota::Charged;
 use crate::controllers::addresses;
 
 use crate::kinds::allocation::Taken;
@@ -114,19 +115,25 @@ impl Taken for TakenByServices {
 }
 
 impl Server {
-    /// Writes what a request uses of the quotas of its namespace, once it is known to be valid.
-    pub(crate) async fn charge(&self, review: &Review<'_>) -> Result<(), Status> {
+    /// Writes what a request uses of the quotas of its namespace, once it is known to be valid. What it was charged
+    /// before, by a quota or an attempt that was not the last, is not charged again; what it was charged in vain
+    /// goes when the quota is counted anew.
+    pub(crate) async fn charge(&self, review: &Review<'_>, charged: &mut Charged) -> Result<(), Status> {
         let quotas = GroupResource::new("", "resourcequotas");
         for _ in 0..CHARGE_ATTEMPTS {
-            let charges = self.admission.charge(review)?;
+            let charges = self.admission.charge(review, charged)?;
             let mut all = true;
             for charge in charges {
                 let key = Key::new(charge.namespace.as_str(), charge.name.as_str());
                 let Some(record) = self.store.get(&quotas, &key) else { continue };
                 let mut quota = record.parse();
-                quota["status"] = charge.status;
-                quota["metadata"]["resourceVersion"] = charge.resource_version.into();
-                all &= self.replace(&quotas, &key, &quota).await?;
+                quota["status"] = charge.status.clone();
+                quota["metadata"]["resourceVersion"] = charge.resource_version.as_str().into();
+                if self.replace(&quotas, &key, &quota).await? {
+                    charged.note(charge);
+                } else {
+                    all = false;
+                }
             }
             if all {
                 return Ok(());
