@@ -71,7 +71,8 @@ impl Call {
         let namespace = if served.namespaced { self.attributes.namespace.as_str() } else { "" };
         // A selector names its fields itself; only a path with a name narrows the call further.
         let name = if self.attributes.field_selector.is_empty() { self.attributes.name.as_str() } else { "" };
-        Filter::read(namespace, name, &self.parameters, |field| served.selector_field(field))
+        let filter = Filter::read(namespace, name, &self.parameters, |field| served.selector_field(field))?;
+        Ok(filter.with_custom(served.custom_fields()))
     }
 
     /// Adds a warning once.
