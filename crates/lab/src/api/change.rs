@@ -19,7 +19,7 @@ use crate::admission::{Operation, Review};
 use crate::merge;
 use crate::names::Gvk;
 use crate::registry::Served;
-use crate::server::Server;
+use crate::server::{Allocation, Server};
 use crate::status::Status;
 use crate::store::{Expect, Key, Record, Refusal};
 
@@ -157,10 +157,9 @@ impl Write<'_> {
         }
         let version = identity::check_version(served, &self.key, &old, &new)?;
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        // Held until the object is written, so that nobody else is given the same address.
-        let allocation = server
-            .allocate(served, &self.rules().context(), Some(&old), &mut new, self.options.dry_run)
-            .await?;
+        // Kept until the object is written, so that nobody else is given the same address.
+        let dry_run = self.options.dry_run;
+        let allocation = server.allocate(served, &self.rules().context(), Some(&old), &mut new, dry_run)?;
         self.check(&old, &mut new)?;
         merge::ignore_times(&old, &mut new);
         if !call.admitted {
@@ -172,11 +171,7 @@ impl Write<'_> {
             return self.end(record, &old, new).await;
         }
         let conditional = matches!((version, &self.change), (Version::Same, Change::Replace(_)));
-        let outcome = self.put(record, &old, new, conditional).await?;
-        if let (Some(allocation), Some(Outcome::Stored(record))) = (allocation, &outcome) {
-            allocation.written(server, record).await?;
-        }
-        Ok(outcome)
+        self.put(record, &old, new, conditional, allocation).await
     }
 
     /// The object as the change wants it, with its owners.
@@ -265,6 +260,7 @@ impl Write<'_> {
         old: &Value,
         new: Value,
         conditional: bool,
+        allocation: Option<Allocation>,
     ) -> Result<Option<Outcome>, Status> {
         let Self { server, served, .. } = *self;
         let new = strategy::as_stored(served, new, self.call.now);
@@ -280,7 +276,7 @@ impl Write<'_> {
         let draft = server.draft(served, new).await?;
         match server.store().put(&served.stored_as, &self.key, Expect::Version(record.version), draft) {
             Ok(record) => {
-                server.settled(record.version).await?;
+                server.finished(&record, allocation).await?;
                 Ok(Some(Outcome::Stored(record)))
             }
             Err(Refusal::Gone) if conditional => Err(self.not_found()),

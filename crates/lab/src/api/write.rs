@@ -145,12 +145,12 @@ impl Creation<'_> {
         identity::fill_system_fields(server, &mut object);
         let rules = Rules { server, call, served, subresource: "" };
         server.authorizer().check_escalation(&call.attributes, &object, None)?;
-        // Held until the object is written, so that nobody else is given the same address. Whoever makes a service
+        // Kept until the object is written, so that nobody else is given the same address. Whoever makes a service
         // by its status gets one without an address.
         let allocation = match self.origin {
             Origin::UpdateOfPart => None,
             Origin::Create | Origin::Update => {
-                server.allocate(served, &rules.context(), None, &mut object, options.dry_run).await?
+                server.allocate(served, &rules.context(), None, &mut object, options.dry_run)?
             }
         };
         rules.prepare_create(&mut object);
@@ -186,10 +186,7 @@ impl Creation<'_> {
         let draft = server.draft(served, object).await?;
         match server.store().put(&served.stored_as, &key, Expect::Absent, draft) {
             Ok(record) => {
-                server.settled(record.version).await?;
-                if let Some(allocation) = allocation {
-                    allocation.written(server, &record).await?;
-                }
+                server.finished(&record, allocation).await?;
                 Ok(Outcome::Stored(record))
             }
             Err(_) => Err(self.exists(&name, server.store().get(&served.stored_as, &key).as_deref())),

@@ -105,7 +105,7 @@ impl Parts {
             },
             openapi: OpenApi::default(),
             flows: super::flow::Flows::default(),
-            allocation: Arc::default(),
+            services: Arc::default(),
             remote: super::aggregate::Remote::default(),
             clock: self.clock,
             faults: self.faults,
