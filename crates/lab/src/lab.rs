@@ -168,3 +168,6 @@ fn administrator() -> User {
 pub(crate) fn make_folder(folder: &Path) -> Result<(), LabError> {
     std::fs::create_dir_all(folder).map_err(|source| LabError::Folder { folder: folder.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests;
