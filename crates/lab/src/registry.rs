@@ -69,6 +69,7 @@ impl CustomFields {
             return None;
         }
         let mut object = record.parse();
+        object["apiVersion"] = format!("{}/{}", self.kind.group, version.name).into();
         version.from_storage(&mut object);
         Some(selectable().map(|field| (field.name.clone(), field.value(&object))).collect())
     }

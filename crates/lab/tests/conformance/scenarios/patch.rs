@@ -411,8 +411,13 @@ async fn patch_in_another_version(cx: Cx) -> Result {
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "message": "m",
         "involvedObject": {"kind": "Pod", "name": "p", "namespace": cx.ns}, "reason": "R", "type": "Normal"});
     cx.create(cx.core("events"), &event).await?;
-    let note = json!({"apiVersion": "events.k8s.io/v1", "note": "n"});
-    let patched = cx.admin.merge_patch(cx.core("events/a?fieldValidation=Ignore"), &note).await?.ok(200);
-    assert_eq!(patched["message"], "n");
+    let path = cx.core("events/a?fieldValidation=Ignore");
+    // The other version knows no `involvedObject`, so it is gone.
+    let mut note = json!({"apiVersion": "events.k8s.io/v1", "note": "n"});
+    let status = cx.admin.merge_patch(path.as_str(), &note).await?.fails(422, "Invalid");
+    has(&status["details"]["causes"], &json!([{"field": "involvedObject.namespace"}]));
+    note["regarding"] = event["involvedObject"].clone();
+    let patched = cx.admin.merge_patch(path, &note).await?.ok(200);
+    has(&patched, &json!({"message": "n", "involvedObject": {"name": "p"}}));
     Ok(())
 }

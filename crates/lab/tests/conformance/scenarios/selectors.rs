@@ -1,11 +1,11 @@
 //! Label and field selectors.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::context::{Cx, config_map, pod};
 use crate::crds::{DEFINITIONS, definition, establish, with_spec};
 use crate::support::Result;
-use crate::support::json::names;
+use crate::support::json::{has, names};
 
 scenarios![
     label_operators,
@@ -339,16 +339,32 @@ async fn selectable_fields_that_come_later(cx: Cx) -> Result {
 }
 
 async fn selectable_fields_of_several_versions(cx: Cx) -> Result {
-    let schema = with_spec(&json!({"type": "object", "properties": {
-        "color": {"type": "string"}, "size": {"type": "string"},
-    }}));
-    let mut crd = definition(&cx, &schema);
-    crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
-    let mut second = crd["spec"]["versions"][0].clone();
-    second["name"] = "v2".into();
-    second["storage"] = false.into();
-    second["selectableFields"] = json!([{"jsonPath": ".spec.size"}]);
-    crd["spec"]["versions"].as_array_mut().expect("a list").push(second);
+    let schema = |fields: &[&str]| {
+        let fields: Map<String, Value> =
+            fields.iter().map(|field| ((*field).to_owned(), json!({"type": "string"}))).collect();
+        json!({"openAPIV3Schema": with_spec(&json!({"type": "object", "properties": fields}))})
+    };
+    let version = |name: &str, schema: &Value, field: &str| {
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": schema,
+            "selectableFields": [{"jsonPath": field}]})
+    };
+    let (few, more) = (schema(&["color", "size"]), schema(&["color", "size", "weight"]));
+    let mut crd = definition(&cx, &json!({}));
+    // What all versions have in common is looked at apart from the rest.
+    crd["spec"]["versions"] = json!([version("v1", &few, ".spec.color"), version("v2", &few, ".spec.size")]);
+    let status = cx.admin.post(DEFINITIONS, &crd).await?.fails(422, "Invalid");
+    let why = "Invalid value: \"\": may only be set when `version.schema.openAPIV3Schema` is not included";
+    has(
+        &status["details"]["causes"],
+        &json!([{"field": "spec.versions[0].selectableFields", "message": why},
+            {"field": "spec.versions[1].selectableFields", "message": why}]),
+    );
+    crd["spec"]["versions"] =
+        json!([version("v1", &few, ".spec.color"), version("v2", &more, ".spec.color")]);
+    let status = cx.admin.post(DEFINITIONS, &crd).await?.fails(422, "Invalid");
+    let why = "Invalid value: \"\": may only be set when validations.schema is included";
+    has(&status["details"]["causes"], &json!([{"field": "spec.selectableFields", "message": why}]));
+    crd["spec"]["versions"] = json!([version("v1", &few, ".spec.color"), version("v2", &more, ".spec.size")]);
     establish(&cx, &crd).await?;
     let newer = cx.widgets().replace("/v1/", "/v2/");
     cx.create(cx.widgets(), &cx.widget("a", &json!({"color": "red", "size": "m"}))).await?;
