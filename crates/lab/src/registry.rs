@@ -50,7 +50,8 @@ pub(crate) enum Source {
 #[derive(Debug, Clone)]
 pub(crate) struct CustomFields {
     kind: Arc<CustomKind>,
-    /// The version whose form and defaults stored objects get. What a webhook would make of them is not asked for.
+    /// The version whose form and defaults stored objects get; none where a webhook would have to be asked, and they
+    /// keep those of the version they are stored in.
     place: Option<usize>,
     /// True when what was noted as an object was written is what this version shows.
     indexed: bool,
@@ -62,13 +63,16 @@ impl CustomFields {
     /// The fields of an object that the definition says more about than was noted as it was written: it was read
     /// from disk before any definition was, or it is older than what its definition says now.
     pub(crate) fn read_anew(&self, record: &Record) -> Option<Vec<(String, String)>> {
-        let version = self.kind.versions.get(self.place?)?;
         let noted = |name: &str| record.index.fields.iter().any(|(known, _)| known == name);
         let selectable = || self.kind.versions.iter().flat_map(|version| &version.selectable);
         if self.indexed && record.version > self.since && selectable().all(|field| noted(&field.name)) {
             return None;
         }
         let mut object = record.parse();
+        let version = match self.place {
+            Some(place) => self.kind.versions.get(place)?,
+            None => self.kind.version(object["apiVersion"].as_str()?.rsplit_once('/')?.1)?,
+        };
         object["apiVersion"] = format!("{}/{}", self.kind.group, version.name).into();
         version.from_storage(&mut object);
         Some(selectable().map(|field| (field.name.clone(), field.value(&object))).collect())
@@ -314,11 +318,7 @@ impl Served {
         let untouched = kind.conversion == Conversion::None;
         Some(CustomFields {
             kind: Arc::clone(kind),
-            place: if untouched {
-                Some(*place)
-            } else {
-                kind.versions.iter().position(|version| version.storage)
-            },
+            place: untouched.then_some(*place),
             indexed: self.kind == self.storage_kind || self.looks_as_stored || !untouched,
             since: self.since,
         })
