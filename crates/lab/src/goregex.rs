@@ -5,12 +5,16 @@
 //! which every construct that differs (ASCII classes, quoted runs, octal escapes, stacked repetitions) is spelled
 //! out.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 
+use parking_lot::Mutex;
 use regex::{Regex, RegexBuilder};
 
 /// Memory the compiled form of one pattern may take.
-const SIZE_LIMIT: usize = 64 << 20;
+const SIZE_LIMIT: usize = 10 << 20;
+/// How many patterns that come with data are kept compiled.
+const RECENT: usize = 16;
 /// How deep groups may nest.
 const DEPTH_LIMIT: usize = 1000;
 /// How many copies repetitions may make of one thing.
@@ -32,6 +36,18 @@ impl GoRegex {
             .build()
             .map(|regex| Self { regex })
             .map_err(|_| failure("expression too large", pattern))
+    }
+
+    /// The same for a pattern that comes with data, which is often the one of the last time.
+    pub fn recent(pattern: &str) -> Result<Self, String> {
+        static KEPT: Mutex<VecDeque<(String, GoRegex)>> = Mutex::new(VecDeque::new());
+        if let Some(known) = take_recent(&mut KEPT.lock(), pattern) {
+            return Ok(known);
+        }
+        // Nobody waits while this one is compiled.
+        let compiled = Self::new(pattern)?;
+        keep_recent(&mut KEPT.lock(), pattern, &compiled);
+        Ok(compiled)
     }
 
     /// True when the pattern is found anywhere in the text.
@@ -61,6 +77,22 @@ impl GoRegex {
         }
         found
     }
+}
+
+/// The compiled form of a pattern, if it is among those used last; it is the first of them then.
+fn take_recent(kept: &mut VecDeque<(String, GoRegex)>, pattern: &str) -> Option<GoRegex> {
+    let place = kept.iter().position(|(known, _)| known == pattern)?;
+    let found = kept.remove(place)?;
+    let compiled = found.1.clone();
+    kept.push_front(found);
+    Some(compiled)
+}
+
+/// Keeps a compiled pattern in the place of the one that was used longest ago.
+fn keep_recent(kept: &mut VecDeque<(String, GoRegex)>, pattern: &str, compiled: &GoRegex) {
+    kept.retain(|(known, _)| known != pattern);
+    kept.truncate(RECENT - 1);
+    kept.push_front((pattern.to_owned(), compiled.clone()));
 }
 
 fn failure(problem: &str, part: &str) -> String {
@@ -589,5 +621,30 @@ mod tests {
         assert_eq!(GoRegex::new("[0-9]*").unwrap().find_all("12 a", None), ["12", "", ""]);
         assert_eq!(GoRegex::new("a*").unwrap().find_all("baaac", None), ["", "aaa", ""]);
         assert_eq!(GoRegex::new("a").unwrap().find_all("aaa", Some(2)), ["a", "a"]);
+    }
+
+    #[test]
+    fn patterns_that_would_take_too_much_are_refused() {
+        let refused = GoRegex::new("(\\p{L}\\p{N}\\pS){1000}").unwrap_err();
+        assert_eq!(refused, "error parsing regexp: expression too large: `(\\p{L}\\p{N}\\pS){1000}`");
+    }
+
+    #[test]
+    fn the_patterns_used_last_are_kept() {
+        let mut kept = VecDeque::new();
+        let pattern = |number: usize| format!("^a{{{number}}}$");
+        for number in 0..RECENT + 3 {
+            let text = pattern(number);
+            assert!(take_recent(&mut kept, &text).is_none());
+            keep_recent(&mut kept, &text, &GoRegex::new(&text).unwrap());
+            // The first one is asked for all the time.
+            assert!(take_recent(&mut kept, &pattern(0)).is_some());
+        }
+        assert_eq!(kept.len(), RECENT);
+        assert!(take_recent(&mut kept, &pattern(1)).is_none());
+        assert!(take_recent(&mut kept, &pattern(RECENT + 2)).unwrap().is_match(&"a".repeat(RECENT + 2)));
+        assert!(GoRegex::recent("^b+$").unwrap().is_match("bb"));
+        assert!(GoRegex::recent("^b+$").unwrap().is_match("bbb"));
+        assert!(GoRegex::recent("(").is_err());
     }
 }

@@ -210,3 +210,6 @@ mod tests {
         assert_eq!(std::fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777, 0o755);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,48 @@ pub(crate) enum Source {
     Custom(Arc<CustomKind>, usize),
 }
 
+/// How the selectable fields of a custom resource are found in what is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct CustomFields {
+    kind: Arc<CustomKind>,
+    /// The version whose form and defaults stored objects get; none where a webhook would have to be asked, and they
+    /// keep those of the version they are stored in.
+    place: Option<usize>,
+    /// True when what was noted as an object was written is what this version shows.
+    indexed: bool,
+    /// What was written later knows the present definition.
+    since: u64,
+}
+
+impl CustomFields {
+    /// The fields of an object that the definition says more about than was noted as it was written: it was read
+    /// from disk before any definition was, or it is older than what its definition says now.
+    pub(crate) fn read_anew(&self, record: &Record) -> Option<Vec<(String, String)>> {
+        let noted = |name: &str| record.index.fields.iter().any(|(known, _)| known == name);
+        let selectable = || self.kind.versions.iter().flat_map(|version| &version.selectable);
+        if self.indexed && record.version > self.since && selectable().all(|field| noted(&field.name)) {
+            return None;
+        }
+        let mut object = record.parse();
+        let version = match self.place {
+            Some(place) => self.kind.versions.get(place)?,
+            None => self.kind.version(object["apiVersion"].as_str()?.rsplit_once('/')?.1)?,
+        };
+        object["apiVersion"] = format!("{}/{}", self.kind.group, version.name).into();
+        version.from_storage(&mut object);
+        Some(selectable().map(|field| (field.name.clone(), field.value(&object))).collect())
+    }
+}
+
+/// The fields of an object of a built-in kind that a field selector can ask for besides name and namespace.
+pub(crate) fn builtin_fields(kind: &Gvk, object: &Value) -> Vec<(String, String)> {
+    kinds::selectable_fields(kind, object)
+        .into_iter()
+        .filter(|(field, _)| !field.starts_with("metadata."))
+        .map(|(field, value)| (field.to_owned(), value))
+        .collect()
+}
+
 /// The resources of a server.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -255,16 +297,31 @@ impl Served {
 
     /// The fields a field selector can ask for besides name and namespace, as an object has them.
     pub(crate) fn selectable_fields(&self, object: &Value) -> Vec<(String, String)> {
-        match self.custom_version() {
-            None => kinds::selectable_fields(&self.storage_kind, object)
-                .into_iter()
-                .filter(|(field, _)| !field.starts_with("metadata."))
-                .map(|(field, value)| (field.to_owned(), value))
-                .collect(),
-            Some(version) => {
-                version.selectable.iter().map(|field| (field.name.clone(), field.value(object))).collect()
+        match &self.source {
+            Source::Builtin(_) => builtin_fields(&self.storage_kind, object),
+            Source::Custom(kind, _) => {
+                // A version may know fields that the one it is written in does not.
+                let mut fields: Vec<(String, String)> = Vec::new();
+                for field in kind.versions.iter().flat_map(|version| &version.selectable) {
+                    if fields.iter().all(|(known, _)| *known != field.name) {
+                        fields.push((field.name.clone(), field.value(object)));
+                    }
+                }
+                fields
             }
         }
+    }
+
+    /// How these fields are found in what is stored, for custom resources.
+    pub(crate) fn custom_fields(&self) -> Option<CustomFields> {
+        let Source::Custom(kind, place) = &self.source else { return None };
+        let untouched = kind.conversion == Conversion::None;
+        Some(CustomFields {
+            kind: Arc::clone(kind),
+            place: untouched.then_some(*place),
+            indexed: self.kind == self.storage_kind || self.looks_as_stored || !untouched,
+            since: self.since,
+        })
     }
 
     /// The shape of its objects for merging.

@@ -12,7 +12,7 @@ use super::plugins::{
     service_account, storage, tolerations,
 };
 use super::policies::{self, Policies};
-use super::quota::{self, Charge};
+use super::quota::{self, Charge, Charged};
 use super::review::{Operation, Review};
 use super::webhooks::{self, Invoked, Registered, Webhook};
 use super::{Hook, Kinds, SharedAuthorizer, Warnings, json, security, warn};
@@ -160,10 +160,10 @@ impl Admission {
         Ok(warnings)
     }
 
-    /// The last step: what the object uses of the quotas of its namespace. The charges are to be written together
-    /// with the object.
-    pub fn charge(&self, review: &Review<'_>) -> Result<Vec<Charge>, Status> {
-        quota::charge(review, self.reader(), self.parts.clock.now())
+    /// The last step: what the object uses of the quotas of its namespace, apart from what the request was charged
+    /// already. The charges are to be written together with the object.
+    pub fn charge(&self, review: &Review<'_>, charged: &Charged) -> Result<Vec<Charge>, Status> {
+        quota::charge(review, self.reader(), charged, self.parts.clock.now())
     }
 
     /// The default account of a namespace is made a moment after the namespace.

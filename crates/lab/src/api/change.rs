@@ -12,13 +12,14 @@ use super::identity::{self, MODIFIED, Version};
 use super::options::WriteOptions;
 use super::patch::Patch;
 use super::strategy::Rules;
-use super::write::{self, Origin, Outcome};
+use super::write::{Creation, Origin, Outcome};
 use super::{Call, ownership, strategy, subresources};
+use crate::admission::quota::Charged;
 use crate::admission::{Operation, Review};
 use crate::merge;
 use crate::names::Gvk;
 use crate::registry::Served;
-use crate::server::Server;
+use crate::server::{Allocation, Server};
 use crate::status::Status;
 use crate::store::{Expect, Key, Record, Refusal};
 
@@ -59,12 +60,13 @@ pub(crate) async fn modify(
         identity::dedup_owners(call, object, false);
     }
     let write = Write { server, call, served, subresource, options, key, change };
+    let mut charged = Charged::default();
     for _ in 0..ATTEMPTS {
         let found = server.store().get(&served.stored_as, &write.key);
         let created = found.is_none();
         let outcome = match found {
-            Some(record) => write.attempt(&record).await?,
-            None => write.make().await?,
+            Some(record) => write.attempt(&record, &mut charged).await?,
+            None => write.make(&mut charged).await?,
         };
         if let Some(outcome) = outcome {
             return Ok((outcome, created));
@@ -98,7 +100,7 @@ impl Write<'_> {
     }
 
     /// Makes the object that is not there, where the change can do that; none when somebody was faster.
-    async fn make(&self) -> Result<Option<Outcome>, Status> {
+    async fn make(&self, charged: &mut Charged) -> Result<Option<Outcome>, Status> {
         let anyway = self.served.creates_on_update();
         let object = match &self.change {
             Change::Apply { configuration, sent_as } if anyway || self.subresource.is_empty() => {
@@ -123,16 +125,15 @@ impl Write<'_> {
             _ => return Err(self.not_found()),
         };
         let origin = if self.subresource.is_empty() { Origin::Update } else { Origin::UpdateOfPart };
-        let created =
-            write::create_tracked(self.server, self.call, self.served, self.options, object, origin);
-        match created.await {
+        let Self { server, call, served, options, .. } = *self;
+        match (Creation { server, call, served, options, origin }).tracked(object, charged).await {
             Err(status) if status.reason == "AlreadyExists" => Ok(None),
             created => created.map(Some),
         }
     }
 
     /// Changes the object that is there; none when somebody was faster.
-    async fn attempt(&self, record: &Arc<Record>) -> Result<Option<Outcome>, Status> {
+    async fn attempt(&self, record: &Arc<Record>, charged: &mut Charged) -> Result<Option<Outcome>, Status> {
         let Self { server, call, served, .. } = *self;
         let old = Arc::new(server.read(served, record).await?);
         let mut new = self.wanted(&old)?;
@@ -156,26 +157,21 @@ impl Write<'_> {
         }
         let version = identity::check_version(served, &self.key, &old, &new)?;
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        // Held until the object is written, so that nobody else is given the same address.
-        let allocation = server
-            .allocate(served, &self.rules().context(), Some(&old), &mut new, self.options.dry_run)
-            .await?;
+        // Kept until the object is written, so that nobody else is given the same address.
+        let dry_run = self.options.dry_run;
+        let allocation = server.allocate(served, &self.rules().context(), Some(&old), &mut new, dry_run)?;
         self.check(&old, &mut new)?;
         merge::ignore_times(&old, &mut new);
         if !call.admitted {
             review.object = Some(seen.of(&new)?);
             call.warn_all(server.admission().validate(&review).await?);
-            server.charge(&review).await?;
+            server.charge(&review, charged).await?;
         }
         if Server::is_done(served, &old, &new) {
             return self.end(record, &old, new).await;
         }
         let conditional = matches!((version, &self.change), (Version::Same, Change::Replace(_)));
-        let outcome = self.put(record, &old, new, conditional).await?;
-        if let (Some(allocation), Some(Outcome::Stored(record))) = (allocation, &outcome) {
-            allocation.written(server, record).await?;
-        }
-        Ok(outcome)
+        self.put(record, &old, new, conditional, allocation).await
     }
 
     /// The object as the change wants it, with its owners.
@@ -265,6 +261,7 @@ impl Write<'_> {
         old: &Value,
         new: Value,
         conditional: bool,
+        allocation: Option<Allocation>,
     ) -> Result<Option<Outcome>, Status> {
         let Self { server, served, .. } = *self;
         let new = strategy::as_stored(served, new, self.call.now);
@@ -280,7 +277,7 @@ impl Write<'_> {
         let draft = server.draft(served, new).await?;
         match server.store().put(&served.stored_as, &self.key, Expect::Version(record.version), draft) {
             Ok(record) => {
-                server.settled(record.version).await?;
+                server.finished(&record, allocation).await?;
                 Ok(Some(Outcome::Stored(record)))
             }
             Err(Refusal::Lost(why)) => Err(Status::internal(why.to_string())),

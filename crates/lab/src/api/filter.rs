@@ -1,5 +1,6 @@
 //! Which objects of a resource a request is about.
 
+use crate::registry::CustomFields;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::Status;
 use crate::store::{Key, Record};
@@ -12,6 +13,8 @@ pub(crate) struct Filter {
     pub(crate) namespace: Option<String>,
     labels: LabelSelector,
     fields: FieldSelector,
+    /// How the fields of a custom resource are found, where it is selected by them.
+    custom: Option<CustomFields>,
 }
 
 impl Filter {
@@ -38,7 +41,14 @@ impl Filter {
             }
         }
         let namespace = (!namespace.is_empty()).then(|| namespace.to_owned());
-        Ok(Self { namespace, labels, fields })
+        Ok(Self { namespace, labels, fields, custom: None })
+    }
+
+    /// The same for a custom resource, whose fields are found like this.
+    pub(crate) fn with_custom(self, custom: Option<CustomFields>) -> Self {
+        let noted = |name: &str| matches!(name, "metadata.name" | "metadata.namespace");
+        let asks = self.fields.terms.iter().any(|(field, _, _)| !noted(field));
+        Self { custom: custom.filter(|_| asks), ..self }
     }
 
     /// True when only the namespace matters.
@@ -50,14 +60,19 @@ impl Filter {
     pub(crate) fn matches(&self, key: &Key, record: &Record) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
             && (self.labels.is_empty() || self.labels.matches(&record.index.labels))
-            && (self.fields.is_empty()
-                || self.fields.matches(|field| match field {
-                    "metadata.name" => key.name.as_str(),
-                    "metadata.namespace" => key.namespace.as_str(),
-                    _ => {
-                        let found = record.index.fields.iter().find(|(name, _)| name == field);
-                        found.map_or("", |(_, value)| value.as_str())
-                    }
-                }))
+            && (self.fields.is_empty() || self.matches_fields(key, record))
+    }
+
+    fn matches_fields(&self, key: &Key, record: &Record) -> bool {
+        let read = self.custom.as_ref().and_then(|custom| custom.read_anew(record));
+        let fields = read.as_ref().unwrap_or(&record.index.fields);
+        self.fields.matches(|field| match field {
+            "metadata.name" => key.name.as_str(),
+            "metadata.namespace" => key.namespace.as_str(),
+            _ => {
+                let found = fields.iter().find(|(name, _)| name == field);
+                found.map_or("", |(_, value)| value.as_str())
+            }
+        })
     }
 }

@@ -71,7 +71,9 @@ impl Call {
     /// The objects a collection call is about.
     pub(crate) fn filter(&self, served: &Served) -> Result<Filter, Status> {
         let namespace = if served.namespaced { self.attributes.namespace.as_str() } else { "" };
-        Filter::read(namespace, &self.attributes.name, &self.parameters, |field| served.selector_field(field))
+        let name = &self.attributes.name;
+        let filter = Filter::read(namespace, name, &self.parameters, |field| served.selector_field(field))?;
+        Ok(filter.with_custom(served.custom_fields()))
     }
 
     /// Adds a warning once.

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::options::WriteOptions;
 use super::{Call, negotiate};
+use crate::kinds;
 use crate::merge;
 use crate::names::Gvk;
 use crate::registry::{Served, Source};
@@ -31,6 +32,8 @@ pub(crate) struct Patch {
     pub(crate) value: Value,
     /// What strict decoding finds wrong with the patch itself, such as repeated fields.
     pub(crate) problems: Vec<String>,
+    /// True when the client wants nothing to be said about fields.
+    ignoring: bool,
 }
 
 impl Form {
@@ -88,15 +91,16 @@ impl Patch {
             problems = problems.into_iter().map(|problem| format!("json patch {problem}")).collect();
             problems.extend(merge::json_patch_unknown_fields(&value));
         }
-        Ok((Self { form, value, problems }, options))
+        let ignoring = options.validation == FieldValidation::Ignore;
+        Ok((Self { form, value, problems, ignoring }, options))
     }
 
     /// What the patch makes of a `Scale`.
     pub(crate) fn apply_to_scale(&self, scale: &Value) -> Result<Patched<'_>, Status> {
         let mut left = None;
         let result = match self.form {
-            Form::Json => merge::json_patch(scale, &self.value)?,
-            Form::Merge | Form::Apply => merge::json_merge(scale, &self.value)?,
+            Form::Json => merge::json_patch(scale, &self.value, self.ignoring)?,
+            Form::Merge | Form::Apply => merge::json_merge(scale, &self.value, self.ignoring)?,
             Form::Strategic => {
                 let shape = builtin::kind_of(&Gvk::new("autoscaling", "v1", "Scale"))
                     .ok_or_else(|| Status::internal("a kind without a shape"))?;
@@ -110,8 +114,8 @@ impl Patch {
     pub(crate) fn apply(&self, served: &Served, object: &Value) -> Result<Patched<'_>, Status> {
         let mut left = None;
         let result = match self.form {
-            Form::Json => merge::json_patch(object, &self.value)?,
-            Form::Merge | Form::Apply => merge::json_merge(object, &self.value)?,
+            Form::Json => merge::json_patch(object, &self.value, self.ignoring)?,
+            Form::Merge | Form::Apply => merge::json_merge(object, &self.value, self.ignoring)?,
             Form::Strategic => {
                 let shape =
                     served.shape().ok_or_else(|| Status::internal("a built-in kind without a shape"))?;
@@ -161,7 +165,12 @@ impl Patched<'_> {
             FieldValidation::Warn | FieldValidation::Strict => self.problems.to_vec(),
         };
         let shown = self.left.as_ref().map(merge::go_text);
-        let by = shown.as_deref().map_or(decode::PatchedBy::Text, decode::PatchedBy::Strategic);
+        let by = shown.as_deref().map_or(decode::PatchedBy::Text(converted), decode::PatchedBy::Strategic);
         decode::read_patched(of, expected, self.result, by, problems, validation)
     }
+}
+
+/// An object of another version of a kind as one of the version that was asked for, if there is a way.
+fn converted(object: Value, to: &Gvk) -> Option<Value> {
+    (object["kind"] == to.kind.as_str()).then(|| kinds::convert(object, to).ok())?
 }

@@ -10,6 +10,7 @@ use super::present::Presenter;
 use super::reply::Reply;
 use super::strategy::Rules;
 use super::{Call, body, identity, negotiate, ownership, read, strategy, subresources};
+use crate::admission::quota::Charged;
 use crate::admission::{Operation, Review};
 use crate::attributes::Attributes;
 use crate::registry::Served;
@@ -78,66 +79,65 @@ pub(crate) async fn create_object(
     identity::dedup_owners(call, &mut object, false);
     let owners = ownership::Owners { served, subresource: "", now: server.clock().now() };
     owners.update(&options.manager(call), None, &mut object);
-    create_tracked(server, call, served, options, object, Origin::Create).await
+    let creation = Creation { server, call, served, options, origin: Origin::Create };
+    creation.tracked(object, &mut Charged::default()).await
 }
 
-/// Creates an object whose managed fields are set: the common end of all ways to create one.
-pub(super) async fn create_tracked(
-    server: &Arc<Server>,
-    call: &Call,
-    served: &Arc<Served>,
-    options: &WriteOptions,
-    object: Value,
-    origin: Origin,
-) -> Result<Outcome, Status> {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    if served.terminating {
-        let why = "create not allowed while custom resource definition is terminating";
-        return Err(Status::forbidden(&served.resource.group, &served.resource.resource, &name, why));
-    }
-    let mut attributes = call.attributes.clone();
-    attributes.name.clone_from(&name);
-    if served.is_namespace() {
-        attributes.namespace = name;
-    }
-    let mut review = Review {
-        attributes: &attributes,
-        kind: &served.kind,
-        operation: Operation::Create,
-        dry_run: options.dry_run,
-        options: options.to_value("CreateOptions"),
-        object: Some(object),
-        old: None,
-    };
-    call.warn_all(server.admission().mutate(&mut review).await?);
-    let mut object = review.object.take().unwrap_or_default();
-    identity::dedup_owners(call, &mut object, true);
-    let generates = object["metadata"]["name"].as_str().unwrap_or_default().is_empty()
-        && !object["metadata"]["generateName"].as_str().unwrap_or_default().is_empty();
-    let attempts = if generates { NAME_ATTEMPTS } else { 1 };
-    let mut refused = Status::internal("no name was tried");
-    for _ in 0..attempts {
-        let creation = Creation { server, call, served, options, origin };
-        match creation.attempt(&attributes, object.clone()).await {
-            Err(status) if status.reason == "AlreadyExists" => refused = status,
-            outcome => return outcome,
-        }
-    }
-    Err(refused)
-}
-
-/// The creation of an object that admission has completed.
-struct Creation<'a> {
-    server: &'a Arc<Server>,
-    call: &'a Call,
-    served: &'a Arc<Served>,
-    options: &'a WriteOptions,
-    origin: Origin,
+/// The creation of an object.
+pub(super) struct Creation<'a> {
+    pub(super) server: &'a Arc<Server>,
+    pub(super) call: &'a Call,
+    pub(super) served: &'a Arc<Served>,
+    pub(super) options: &'a WriteOptions,
+    pub(super) origin: Origin,
 }
 
 impl Creation<'_> {
-    /// Creates the object, under a new name where one is to be generated.
-    async fn attempt(&self, attributes: &Attributes, mut object: Value) -> Result<Outcome, Status> {
+    /// Creates an object whose managed fields are set: the common end of all ways to create one.
+    pub(super) async fn tracked(&self, object: Value, charged: &mut Charged) -> Result<Outcome, Status> {
+        let Self { server, call, served, options, .. } = *self;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if served.terminating {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(&served.resource.group, &served.resource.resource, &name, why));
+        }
+        let mut attributes = call.attributes.clone();
+        attributes.name.clone_from(&name);
+        if served.is_namespace() {
+            attributes.namespace = name;
+        }
+        let mut review = Review {
+            attributes: &attributes,
+            kind: &served.kind,
+            operation: Operation::Create,
+            dry_run: options.dry_run,
+            options: options.to_value("CreateOptions"),
+            object: Some(object),
+            old: None,
+        };
+        call.warn_all(server.admission().mutate(&mut review).await?);
+        let mut object = review.object.take().unwrap_or_default();
+        identity::dedup_owners(call, &mut object, true);
+        let generates = object["metadata"]["name"].as_str().unwrap_or_default().is_empty()
+            && !object["metadata"]["generateName"].as_str().unwrap_or_default().is_empty();
+        let attempts = if generates { NAME_ATTEMPTS } else { 1 };
+        let mut refused = Status::internal("no name was tried");
+        for _ in 0..attempts {
+            match self.attempt(&attributes, object.clone(), charged).await {
+                Err(status) if status.reason == "AlreadyExists" => refused = status,
+                outcome => return outcome,
+            }
+        }
+        Err(refused)
+    }
+
+    /// Creates the object that admission has completed, under a new name where one is to be generated.
+    async fn attempt(
+        &self,
+        attributes: &Attributes,
+        mut object: Value,
+        charged: &mut Charged,
+    ) -> Result<Outcome, Status> {
         let Self { server, call, served, options, .. } = *self;
         if self.origin != Origin::Create {
             identity::wipe_system_fields(&mut object);
@@ -145,12 +145,12 @@ impl Creation<'_> {
         identity::fill_system_fields(server, &mut object);
         let rules = Rules { server, call, served, subresource: "" };
         server.authorizer().check_escalation(&call.attributes, &object, None)?;
-        // Held until the object is written, so that nobody else is given the same address. Whoever makes a service
+        // Kept until the object is written, so that nobody else is given the same address. Whoever makes a service
         // by its status gets one without an address.
         let allocation = match self.origin {
             Origin::UpdateOfPart => None,
             Origin::Create | Origin::Update => {
-                server.allocate(served, &rules.context(), None, &mut object, options.dry_run).await?
+                server.allocate(served, &rules.context(), None, &mut object, options.dry_run)?
             }
         };
         rules.prepare_create(&mut object);
@@ -171,7 +171,7 @@ impl Creation<'_> {
             old: None,
         };
         call.warn_all(server.admission().validate(&review).await?);
-        server.charge(&review).await?;
+        server.charge(&review, charged).await?;
         let object = strategy::as_stored(served, review.object.take().unwrap_or_default(), call.now);
         let key = Key::new(call.key(served).namespace, name.as_str());
         if options.dry_run {
@@ -186,10 +186,7 @@ impl Creation<'_> {
         let draft = server.draft(served, object).await?;
         match server.store().put(&served.stored_as, &key, Expect::Absent, draft) {
             Ok(record) => {
-                server.settled(record.version).await?;
-                if let Some(allocation) = allocation {
-                    allocation.written(server, &record).await?;
-                }
+                server.finished(&record, allocation).await?;
                 Ok(Outcome::Stored(record))
             }
             Err(Refusal::Lost(why)) => Err(Status::internal(why.to_string())),

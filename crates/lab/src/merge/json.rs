@@ -15,10 +15,14 @@ const MOST_COPIED: usize = 3 * 1024 * 1024;
 const DEEPEST: usize = 200;
 
 /// The object with a JSON merge patch applied.
-pub fn json_merge(object: &Value, patch: &Value) -> Result<Value, Status> {
+///
+/// Where fields are not validated, the patch itself is not looked at beforehand, and something that is no patch fails
+/// later, in other words: `ignoring` says so.
+pub fn json_merge(object: &Value, patch: &Value, ignoring: bool) -> Result<Value, Status> {
     let patch = match patch {
         Value::Object(patch) => patch,
-        Value::Null => return Err(Status::bad_request("Invalid JSON Patch")),
+        Value::Array(_) if ignoring => return Ok(without_nulls(patch)),
+        other if ignoring || other.is_null() => return Err(Status::bad_request("Invalid JSON Patch")),
         other => {
             return Err(Status::bad_request(format!(
                 "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
@@ -77,25 +81,33 @@ pub fn json_patch_unknown_fields(patch: &Value) -> Vec<String> {
     unknown
 }
 
-/// The object with a JSON patch applied. Whatever does not work has the same answer.
-pub fn json_patch(object: &Value, patch: &Value) -> Result<Value, Status> {
+/// The object with a JSON patch applied. Whatever does not work has the same answer. For `ignoring` see
+/// [`json_merge`].
+pub fn json_patch(object: &Value, patch: &Value, ignoring: bool) -> Result<Value, Status> {
+    // Who looks at it first has names of its own for what it expects.
+    let (prefix, list, one) = if ignoring {
+        ("", "jsonpatch.Patch", "jsonpatch.Operation")
+    } else {
+        ("error decoding patch: ", "[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
+    };
     let undecodable = |what: &Value, into: &str| {
         let kind = json_kind(what);
-        Err(Status::bad_request(format!(
-            "error decoding patch: json: cannot unmarshal {kind} into Go {into}"
-        )))
+        Err(Status::bad_request(format!("{prefix}json: cannot unmarshal {kind} into Go {into}")))
     };
     let operations = match patch {
         Value::Array(operations) => operations.as_slice(),
         Value::Null => &[],
-        other => return undecodable(other, "value of type []handlers.jsonPatchOp"),
+        other => return undecodable(other, &format!("value of type {list}")),
     };
     for operation in operations {
         let fields = match operation {
             Value::Object(fields) => fields,
             Value::Null => continue,
-            other => return undecodable(other, "value of type handlers.jsonPatchOp"),
+            other => return undecodable(other, &format!("value of type {one}")),
         };
+        if ignoring {
+            continue;
+        }
         for name in ["op", "path", "from"] {
             if let Some(wrong) = fields.get(name).filter(|value| !value.is_string() && !value.is_null()) {
                 return undecodable(wrong, &format!("struct field jsonPatchOp.{name} of type string"));
@@ -302,12 +314,15 @@ mod tests {
         let patch = json!({"a": {"b": null, "d": {"e": null, "f": 1}}, "l": [{"z": null}, null],
             "n": [{"z": null}], "new": {"k": [{"q": null}]}});
         assert_eq!(
-            json_merge(&object, &patch).unwrap(),
+            json_merge(&object, &patch, false).unwrap(),
             json!({"a": {"c": 2, "d": {"f": 1}}, "l": [{}, null], "n": [{"z": null}], "new": {"k": [{}]}})
         );
-        assert_eq!(json_merge(&object, &json!(null)).unwrap_err().message, "Invalid JSON Patch");
+        for (wrong, ignoring) in [(json!(null), false), (json!(null), true), (json!("x"), true)] {
+            assert_eq!(json_merge(&object, &wrong, ignoring).unwrap_err().message, "Invalid JSON Patch");
+        }
+        assert_eq!(json_merge(&object, &json!([{"a": null}]), true).unwrap(), json!([{}]));
         assert_eq!(
-            json_merge(&object, &json!([])).unwrap_err().message,
+            json_merge(&object, &json!([]), false).unwrap_err().message,
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         );
     }
@@ -315,7 +330,7 @@ mod tests {
     #[test]
     fn json_patches_follow_the_habits_of_the_real_server() {
         let object = json!({"a": {"b/c": 1, "l": [1, 2, 3]}, "x": "y"});
-        let after = |operations: Value| json_patch(&object, &operations).map_err(|status| status.code);
+        let after = |operations: Value| json_patch(&object, &operations, false).map_err(|status| status.code);
         assert_eq!(
             after(json!([
                 {"op": "replace", "path": "/a/new", "value": 5},
@@ -352,6 +367,6 @@ mod tests {
     fn copies_cannot_blow_up_the_server() {
         let mut operations = vec![json!({"op": "add", "path": "/a", "value": {}})];
         operations.extend(vec![json!({"op": "copy", "from": "/a", "path": "/a/a"}); 300]);
-        assert!(json_patch(&json!({}), &Value::Array(operations)).is_err());
+        assert!(json_patch(&json!({}), &Value::Array(operations), false).is_err());
     }
 }

@@ -22,7 +22,7 @@ use crate::lab::{LabError, make_folder};
 use crate::names::Gvk;
 use crate::openapi::OpenApi;
 use crate::reader::Reader;
-use crate::registry::{Registry, Served};
+use crate::registry::{Registry, Served, builtin_fields};
 use crate::schema::builtin;
 use crate::schema::decode::FieldValidation;
 use crate::status::Status;
@@ -105,7 +105,7 @@ impl Parts {
             },
             openapi: OpenApi::default(),
             flows: super::flow::Flows::default(),
-            allocation: Arc::default(),
+            services: Arc::default(),
             remote: super::aggregate::Remote::default(),
             clock: self.clock,
             faults: self.faults,
@@ -143,7 +143,7 @@ impl Server {
 }
 
 /// The selectable fields of an object found in the store. Custom resources are not known yet while it opens;
-/// theirs are read when their definitions are.
+/// theirs are read when somebody selects by them.
 fn selectable_fields(of: &crate::names::GroupResource, object: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let api_version = text(&object["apiVersion"]);
@@ -151,10 +151,7 @@ fn selectable_fields(of: &crate::names::GroupResource, object: &Value) -> Vec<(S
     if group != of.group {
         return Vec::new();
     }
-    crate::kinds::selectable_fields(&Gvk::new(group, version, &text(&object["kind"])), object)
-        .into_iter()
-        .map(|(field, value)| (field.to_owned(), value))
-        .collect()
+    builtin_fields(&Gvk::new(group, version, &text(&object["kind"])), object)
 }
 
 /// Stores what is missing of what every cluster begins with.

@@ -32,6 +32,7 @@ use crate::webhook;
 
 pub(crate) use bootstrap::Parts;
 pub(crate) use handle::{Peer, handle};
+pub(crate) use services::Allocation;
 
 /// The letters of generated names: no vowels, so that no words come about.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -57,8 +58,8 @@ pub(crate) struct Server {
     webhooks: Arc<webhook::Client>,
     openapi: OpenApi,
     flows: flow::Flows,
-    /// Held while an address or a port is chosen and written.
-    allocation: Arc<tokio::sync::Mutex<services::TakenByServices>>,
+    /// The addresses and ports that are taken.
+    services: Arc<Mutex<services::TakenByServices>>,
     /// What is known about other servers.
     remote: aggregate::Remote,
 }

@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::OwnedMutexGuard;
 
 use super::Server;
 use crate::admission::Review;
+use crate::admission::quota::Charged;
 use crate::controllers::addresses;
-
 use crate::kinds::allocation::Taken;
 use crate::kinds::{self, WriteContext};
 use crate::names::GroupResource;
@@ -22,24 +22,41 @@ use crate::store::{EventKind, Expect, Key, Query, Record, Store};
 /// How often a charge is computed anew when a quota changes meanwhile.
 const CHARGE_ATTEMPTS: usize = 32;
 
-/// What was allocated for a Service. Nobody else is given anything until it is written.
+/// What was chosen for a Service. Nobody else is given it until the Service is written, or the write is given up.
 #[derive(Debug)]
 pub(crate) struct Allocation {
-    _held: OwnedMutexGuard<TakenByServices>,
+    services: Arc<Mutex<TakenByServices>>,
+    addresses: Vec<Ipv4Addr>,
+    ports: Vec<u16>,
 }
 
 impl Allocation {
-    /// Makes the IPAddresses of a Service that is written now, before anybody is answered.
-    pub(crate) fn written<'a>(
-        self,
-        server: &'a Arc<Server>,
-        service: &'a Record,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(async move {
-            let made = addresses::make_of(server, service).await;
+    /// Waits until a Service that is ordered is safe, and makes its IPAddresses, before anybody is answered.
+    ///
+    /// A client that hangs up stops none of it: the Service is there, and what it has must not be given away.
+    fn written(self, server: &Arc<Server>, service: &Arc<Record>) -> BoxFuture<'static, Result<(), Status>> {
+        let (server, service) = (Arc::clone(server), Arc::clone(service));
+        let rest = tokio::spawn(async move {
+            server.settled(service.version).await?;
+            let made = addresses::make_of(&server, &service).await;
             drop(self);
             made
+        });
+        Box::pin(async move {
+            rest.await.unwrap_or_else(|error| Err(Status::internal(format!("writing a Service: {error}"))))
         })
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let mut services = self.services.lock();
+        for address in &self.addresses {
+            services.reserved_addresses.remove(address);
+        }
+        for port in &self.ports {
+            services.reserved_ports.remove(port);
+        }
     }
 }
 
@@ -50,6 +67,9 @@ pub(super) struct TakenByServices {
     version: u64,
     addresses: HashSet<Ipv4Addr>,
     ports: HashSet<u16>,
+    /// What was chosen for Services that are not written yet.
+    reserved_addresses: HashSet<Ipv4Addr>,
+    reserved_ports: HashSet<u16>,
 }
 
 /// The addresses and ports of one Service.
@@ -71,7 +91,9 @@ impl TakenByServices {
         let Ok(events) = store.events_after(&services, self.version) else {
             // The history does not reach back that far.
             let all = store.list(&services, &Query::default(), |_, _| true);
-            *self = Self { version: all.version, ..Self::default() };
+            self.version = all.version;
+            self.addresses.clear();
+            self.ports.clear();
             all.records.iter().for_each(|record| self.add(&record.parse()));
             return;
         };
@@ -84,6 +106,16 @@ impl TakenByServices {
                 self.add(&event.record.parse());
             }
         }
+    }
+
+    /// Keeps what a Service will have that is nobody's yet from being given away.
+    fn reserve(&mut self, service: &Value) -> (Vec<Ipv4Addr>, Vec<u16>) {
+        let (addresses, ports) = held_by(service);
+        let addresses: Vec<_> = addresses.filter(|&address| !self.address(address)).collect();
+        let ports: Vec<_> = ports.filter(|&port| !self.port(port)).collect();
+        self.reserved_addresses.extend(&addresses);
+        self.reserved_ports.extend(&ports);
+        (addresses, ports)
     }
 
     fn add(&mut self, service: &Value) {
@@ -105,28 +137,34 @@ impl TakenByServices {
 
 impl Taken for TakenByServices {
     fn address(&self, address: Ipv4Addr) -> bool {
-        self.addresses.contains(&address)
+        self.addresses.contains(&address) || self.reserved_addresses.contains(&address)
     }
 
     fn port(&self, port: u16) -> bool {
-        self.ports.contains(&port)
+        self.ports.contains(&port) || self.reserved_ports.contains(&port)
     }
 }
 
 impl Server {
-    /// Writes what a request uses of the quotas of its namespace, once it is known to be valid.
-    pub(crate) async fn charge(&self, review: &Review<'_>) -> Result<(), Status> {
+    /// Writes what a request uses of the quotas of its namespace, once it is known to be valid. What it was charged
+    /// before, by a quota or an attempt that was not the last, is not charged again; what it was charged in vain
+    /// goes when the quota is counted anew.
+    pub(crate) async fn charge(&self, review: &Review<'_>, charged: &mut Charged) -> Result<(), Status> {
         let quotas = GroupResource::new("", "resourcequotas");
         for _ in 0..CHARGE_ATTEMPTS {
-            let charges = self.admission.charge(review)?;
+            let charges = self.admission.charge(review, charged)?;
             let mut all = true;
             for charge in charges {
                 let key = Key::new(charge.namespace.as_str(), charge.name.as_str());
                 let Some(record) = self.store.get(&quotas, &key) else { continue };
                 let mut quota = record.parse();
-                quota["status"] = charge.status;
-                quota["metadata"]["resourceVersion"] = charge.resource_version.into();
-                all &= self.replace(&quotas, &key, &quota).await?;
+                quota["status"] = charge.status.clone();
+                quota["metadata"]["resourceVersion"] = charge.resource_version.as_str().into();
+                if self.replace(&quotas, &key, &quota).await? {
+                    charged.note(charge);
+                } else {
+                    all = false;
+                }
             }
             if all {
                 return Ok(());
@@ -135,8 +173,8 @@ impl Server {
         Err(Status::conflict("", "resourcequotas", "", "the quotas of the namespace change too often"))
     }
 
-    /// Chooses addresses and ports for a Service that needs some. What it returns is held until the write is done.
-    pub(crate) async fn allocate(
+    /// Chooses addresses and ports for a Service that needs some. What it returns is kept until the write is done.
+    pub(crate) fn allocate(
         &self,
         served: &Served,
         context: &WriteContext<'_>,
@@ -144,13 +182,30 @@ impl Server {
         new: &mut Value,
         dry_run: bool,
     ) -> Result<Option<Allocation>, Status> {
-        if !(served.resource.group.is_empty() && served.resource.resource == "services") {
+        let is_service = served.resource.group.is_empty() && served.resource.resource == "services";
+        if !is_service || !context.subresource.is_empty() {
             return Ok(None);
         }
-        let mut held = Arc::clone(&self.allocation).lock_owned().await;
-        held.catch_up(&self.store);
-        kinds::allocate_service(context, old, new, &*held, dry_run)?;
-        Ok(Some(Allocation { _held: held }))
+        let mut services = self.services.lock();
+        services.catch_up(&self.store);
+        kinds::allocate_service(context, old, new, &*services, dry_run)?;
+        if dry_run {
+            return Ok(None);
+        }
+        let (addresses, ports) = services.reserve(new);
+        Ok(Some(Allocation { services: Arc::clone(&self.services), addresses, ports }))
+    }
+
+    /// Waits until a write is safe, and does what belongs to it.
+    pub(crate) async fn finished(
+        self: &Arc<Self>,
+        record: &Arc<Record>,
+        allocation: Option<Allocation>,
+    ) -> Result<(), Status> {
+        match allocation {
+            Some(allocation) => allocation.written(self, record).await,
+            None => self.settled(record.version).await,
+        }
     }
 
     /// Replaces an object if it has not changed meanwhile; says whether it was done.

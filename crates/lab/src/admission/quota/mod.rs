@@ -3,6 +3,7 @@
 mod evaluator;
 mod scopes;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -31,11 +32,37 @@ pub struct Charge {
     pub resource_version: String,
     /// The new status.
     pub status: Value,
+    /// What of the new usage is the request's.
+    requested: Amounts,
+}
+
+/// What a request was charged by now, by the name of the quota. However often it is tried, it is charged once.
+#[derive(Debug, Default)]
+pub struct Charged(HashMap<String, Amounts>);
+
+impl Charged {
+    /// Notes a charge that is written.
+    pub fn note(&mut self, charge: Charge) {
+        add(self.0.entry(charge.name).or_default(), &charge.requested);
+    }
+
+    /// What of a usage the quota does not know of yet.
+    fn rest(&self, quota: &Value, usage: Amounts) -> Amounts {
+        match self.0.get(text(&quota["metadata"]["name"])) {
+            Some(known) => increase(&usage, known),
+            None => usage,
+        }
+    }
 }
 
 /// Checks a request against the quotas of its namespace. Gives back what has to be written with it: nothing where
-/// no usage changes and for dry runs.
-pub fn charge(review: &Review<'_>, reader: &dyn Reader, now: Timestamp) -> Result<Vec<Charge>, Status> {
+/// no usage changes, where all of it is charged already, and for dry runs.
+pub fn charge(
+    review: &Review<'_>,
+    reader: &dyn Reader,
+    charged: &Charged,
+    now: Timestamp,
+) -> Result<Vec<Charge>, Status> {
     let namespace = review.namespace();
     let creates_namespace = review.operation == Operation::Create && review.is_kind("", "Namespace");
     if namespace.is_empty() || creates_namespace || is_ignored(review) {
@@ -77,7 +104,7 @@ pub fn charge(review: &Review<'_>, reader: &dyn Reader, now: Timestamp) -> Resul
             Some(old) if evaluator.matches(quota, old) => increase(&usage, &evaluator.usage(old, now)),
             _ => usage.clone(),
         };
-        if let Some(charge) = charge_one(review, quota, delta)? {
+        if let Some(charge) = charge_one(review, quota, charged.rest(quota, delta))? {
             charges.push(charge);
         }
     }
@@ -134,6 +161,7 @@ fn charge_one(review: &Review<'_>, quota: &Value, delta: Amounts) -> Result<Opti
         name: name.to_owned(),
         resource_version: text(&quota["metadata"]["resourceVersion"]).to_owned(),
         status: json!({"hard": quota["status"]["hard"], "used": written(&new_usage)}),
+        requested,
     }))
 }
 

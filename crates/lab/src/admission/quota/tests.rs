@@ -47,20 +47,24 @@ fn a_pod_is_charged_or_refused_in_the_words_of_the_real_server() {
     let reader = Fixture::default().with(GroupResource::new("", "resourcequotas"), quota);
     let now = Timestamp::UNIX_EPOCH;
 
-    let charges = charge(&created(&attributes, &kind, pod(&json!({"cpu": "0.5"}))), &reader, now).unwrap();
+    let charges =
+        charge(&created(&attributes, &kind, pod(&json!({"cpu": "0.5"}))), &reader, &Charged::default(), now)
+            .unwrap();
     assert_eq!(charges.len(), 1);
     assert_eq!(charges[0].status["used"], json!({"requests.cpu": "1", "pods": "2"}));
     assert_eq!(charges[0].resource_version, "7");
 
     let refused =
-        charge(&created(&attributes, &kind, pod(&json!({"cpu": "600m"}))), &reader, now).unwrap_err();
+        charge(&created(&attributes, &kind, pod(&json!({"cpu": "600m"}))), &reader, &Charged::default(), now)
+            .unwrap_err();
     assert_eq!(
         refused.message,
         "pods \"web\" is forbidden: exceeded quota: compute, requested: requests.cpu=600m, used: \
          requests.cpu=500m, limited: requests.cpu=1"
     );
 
-    let silent = charge(&created(&attributes, &kind, pod(&json!({}))), &reader, now).unwrap_err();
+    let silent =
+        charge(&created(&attributes, &kind, pod(&json!({}))), &reader, &Charged::default(), now).unwrap_err();
     assert_eq!(
         silent.message,
         "pods \"web\" is forbidden: failed quota: compute: must specify requests.cpu for: app"
@@ -77,7 +81,9 @@ fn objects_of_any_resource_are_counted() {
         quota(&limits, &json!({"count/deployments.apps": "1"})),
     );
     let object = json!({"metadata": {"name": "web"}});
-    let refused = charge(&created(&attributes, &kind, object), &reader, Timestamp::UNIX_EPOCH).unwrap_err();
+    let refused =
+        charge(&created(&attributes, &kind, object), &reader, &Charged::default(), Timestamp::UNIX_EPOCH)
+            .unwrap_err();
     assert_eq!(
         refused.message,
         "deployments.apps \"web\" is forbidden: exceeded quota: compute, requested: count/deployments.apps=1, \
@@ -124,4 +130,31 @@ fn scopes_select_pods() {
     quota["spec"] = json!({"scopes": ["NotBestEffort"]});
     assert!(!evaluator.matches(&quota, &high));
     assert!(evaluator.matches(&quota, &pod(&json!({"cpu": "1"}))));
+}
+
+#[test]
+fn a_request_that_is_tried_again_is_charged_for_what_is_new_alone() {
+    let (attributes, kind) = (attributes("pods"), Gvk::new("", "v1", "Pod"));
+    let hard = json!({"requests.cpu": "1", "pods": "2"});
+    let mut second = quota(&hard, &json!({"requests.cpu": "0", "pods": "0"}));
+    second["metadata"]["name"] = "other".into();
+    let of = || GroupResource::new("", "resourcequotas");
+    let first = quota(&hard, &json!({"requests.cpu": "0", "pods": "0"}));
+    let reader = Fixture::default().with(of(), first).with(of(), second.clone());
+    let now = Timestamp::UNIX_EPOCH;
+    let mut charged = Charged::default();
+    let review = created(&attributes, &kind, pod(&json!({"cpu": "0.5"})));
+    let charges = charge(&review, &reader, &charged, now).unwrap();
+    assert_eq!(charges.len(), 2);
+    // The first quota could be written, the second one had changed meanwhile.
+    charges.into_iter().filter(|charge| charge.name == "compute").for_each(|charge| charged.note(charge));
+    let first = quota(&hard, &json!({"requests.cpu": "500m", "pods": "1"}));
+    let reader = Fixture::default().with(of(), first).with(of(), second);
+    let again = charge(&review, &reader, &charged, now).unwrap();
+    assert_eq!(again.iter().map(|charge| charge.name.as_str()).collect::<Vec<_>>(), ["other"]);
+    // It grows before the next attempt.
+    let review = created(&attributes, &kind, pod(&json!({"cpu": "0.7"})));
+    let grown = charge(&review, &reader, &charged, now).unwrap();
+    let compute = grown.iter().find(|charge| charge.name == "compute").unwrap();
+    assert_eq!(compute.status["used"], json!({"requests.cpu": "700m", "pods": "1"}));
 }

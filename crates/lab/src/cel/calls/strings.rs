@@ -14,9 +14,9 @@ pub(super) fn find(name: &str) -> Option<Call> {
         "startsWith" => |args| test(args, |text, part| text.starts_with(part)),
         "endsWith" => |args| test(args, |text, part| text.ends_with(part)),
         "matches" => |args| match args {
-            [Val::Text(text), Val::Text(pattern)] => {
-                GoRegex::new(pattern).map(|pattern| Val::Bool(pattern.is_match(text))).map_err(Failure::new)
-            }
+            [Val::Text(text), Val::Text(pattern)] => GoRegex::recent(pattern)
+                .map(|pattern| Val::Bool(pattern.is_match(text)))
+                .map_err(Failure::new),
             _ => Err(Failure::no_overload()),
         },
         "charAt" => char_at,
@@ -45,7 +45,7 @@ pub(super) fn find(name: &str) -> Option<Call> {
 }
 
 fn compile<'a>(pattern: &str) -> Result<'a, GoRegex> {
-    GoRegex::new(pattern).map_err(|why| Failure::new(format!("Illegal regex: {why}")))
+    GoRegex::recent(pattern).map_err(|why| Failure::new(format!("Illegal regex: {why}")))
 }
 
 /// All matches of a pattern, up to a limit.

@@ -184,7 +184,8 @@ impl Checker<'_> {
             self.columns(version, &place.field("additionalPrinterColumns"));
         }
         if !internal.one_selectable {
-            self.selectable(version, place, name);
+            let schema = Internal::schema(version).filter(|_| !internal.one_schema);
+            self.selectable(version, schema, place, name);
         }
     }
 
@@ -202,7 +203,8 @@ impl Checker<'_> {
             self.columns(first, &Path::At("spec.additionalPrinterColumns"));
         }
         if internal.one_selectable {
-            self.selectable(first, &Path::At("spec"), "");
+            let schema = Internal::schema(first).filter(|_| internal.one_schema);
+            self.selectable(first, schema, &Path::At("spec"), "");
         }
     }
 
@@ -311,14 +313,15 @@ impl Checker<'_> {
         }
     }
 
-    fn selectable(&mut self, version: &Fields, place: &Path<'_>, name: &str) {
+    /// The fields are looked for in the schema beside them: at the top or at the same version.
+    fn selectable(&mut self, version: &Fields, schema: Option<&Value>, place: &Path<'_>, name: &str) {
         const LIMIT: usize = 8;
         let fields = list(version, "selectableFields");
         let all = place.field("selectableFields");
         if fields.is_empty() {
             return;
         }
-        let Some(schema) = Internal::schema(version) else {
+        let Some(schema) = schema else {
             let why = if name.is_empty() {
                 "may only be set when validations.schema is included"
             } else {

@@ -126,7 +126,7 @@ fn replay_scale(write: &Value) -> Result<(), String> {
             let new = if other == "scale-put" {
                 write["body"].clone()
             } else {
-                json_merge(&live, &write["body"]).unwrap()
+                json_merge(&live, &write["body"], false).unwrap()
             };
             let mut new = tidy(of, &new);
             update(&context, Some(&live), &mut new);
@@ -200,8 +200,8 @@ impl Write<'_> {
         match self.recorded["op"].as_str().unwrap() {
             "apply" => apply(self.context, self.recorded["force"] == true, self.live, body),
             "create" | "put" => Ok(body.clone()),
-            "merge" => json_merge(live, body),
-            "json" => json_patch(live, body),
+            "merge" => json_merge(live, body, false),
+            "json" => json_patch(live, body, false),
             "strategic" => strategic_merge(self.of, live, body),
             other => panic!("no such write: {other}"),
         }

@@ -12,8 +12,9 @@ use crate::status::{FieldProblem, Problem, Status};
 /// The kind of patch, which decides how its result is read and shown.
 #[derive(Debug, Clone, Copy)]
 pub enum PatchedBy<'a> {
-    /// A JSON patch or a merge patch: the result goes through text, and is shown in failures.
-    Text,
+    /// A JSON patch or a merge patch: the result goes through text, and is shown in failures. It may call itself
+    /// another version of its kind, where this is a way to the one that is asked for.
+    Text(fn(Value, &Gvk) -> Option<Value>),
     /// A strategic merge patch: the result is converted. The patch is shown in failures, as Go prints a map:
     /// `map[spec:map[replicas:x]]`.
     Strategic(&'a str),
@@ -33,11 +34,11 @@ pub fn read_patched(
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), Status> {
     let text = match by {
-        PatchedBy::Text => result.to_string(),
+        PatchedBy::Text(_) => result.to_string(),
         PatchedBy::Strategic(patch) => patch.to_owned(),
     };
     let decoded = match by {
-        PatchedBy::Text => decode_named(of, expected, &text, &result),
+        PatchedBy::Text(way) => decode_named(of, expected, &text, &result, way),
         PatchedBy::Strategic(_) => convert(of, result),
     };
     let mut decoded = decoded.map_err(|message| patch_refused(&text, &message))?;
@@ -54,8 +55,15 @@ pub fn read_patched(
     }
 }
 
-/// Decodes the result of a patch by the kind it names, which has to be the one that is expected.
-fn decode_named(of: TypeRef<'_>, expected: &Gvk, text: &str, result: &Value) -> Result<Decoded, String> {
+/// Decodes the result of a patch by the kind it names, which has to be the one that is expected, if in another
+/// version.
+fn decode_named(
+    of: TypeRef<'_>,
+    expected: &Gvk,
+    text: &str,
+    result: &Value,
+    way: fn(Value, &Gvk) -> Option<Value>,
+) -> Result<Decoded, String> {
     let own_version = result["apiVersion"] == expected.api_version();
     if own_version && result["kind"] == expected.kind.as_str() {
         return decode(of, result);
@@ -74,7 +82,12 @@ fn decode_named(of: TypeRef<'_>, expected: &Gvk, text: &str, result: &Value) -> 
         return decode(of, result);
     }
     let Some(other) = builtin::kind_of(&named) else { return Err(unregistered(&named)) };
-    decode(other, result)?;
+    let mut decoded = decode(other, result)?;
+    decoded.value["apiVersion"] = named.api_version().into();
+    decoded.value["kind"] = named.kind.as_str().into();
+    if let Some(value) = way(decoded.value, expected) {
+        return Ok(Decoded { value: convert(of, value)?.value, problems: decoded.problems });
+    }
     Err(unknown_conversion(&go_type(other), expected))
 }
 
@@ -115,11 +128,13 @@ mod tests {
         );
         let repeated = vec!["duplicate field \"spec.replicas\"".to_owned()];
         let (_, warnings) =
-            read_patched(of, &kind, result, PatchedBy::Text, repeated, FieldValidation::Warn).unwrap();
+            read_patched(of, &kind, result, PatchedBy::Text(|_, _| None), repeated, FieldValidation::Warn)
+                .unwrap();
         assert_eq!(warnings.len(), 3);
         let wrong = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": "x"}});
         let failure =
-            read_patched(of, &kind, wrong, PatchedBy::Text, Vec::new(), FieldValidation::Ignore).unwrap_err();
+            read_patched(of, &kind, wrong, PatchedBy::Text(|_, _| None), Vec::new(), FieldValidation::Ignore)
+                .unwrap_err();
         assert!(
             failure.message.ends_with("DeploymentSpec.spec.replicas of type int32"),
             "{}",

@@ -14,6 +14,7 @@ scenarios![
     quota_with_scopes,
     quota_frees_on_deletion,
     quota_of_custom_counts,
+    quotas_count_each_write_once,
     limits_give_defaults,
     limits_are_enforced,
     limits_of_claims,
@@ -259,5 +260,33 @@ async fn bad_limits(cx: Cx) -> Result {
     let status = cx.admin.post(cx.core("resourcequotas"), &object).await?.fails(422, "Invalid");
     has(&status, &json!({"details": {"causes": [{"field": "spec.hard[pods]"}]}}));
     cx.admin.post(cx.core("configmaps"), &config_map("a", "1")).await?.ok(201);
+    Ok(())
+}
+
+async fn quotas_count_each_write_once(cx: Cx) -> Result {
+    // Two quotas that count the same, and writers that get into each other's way.
+    let hard = json!({"secrets": "14"});
+    quota(&cx, &hard).await?;
+    let second = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "second"},
+        "spec": {"hard": hard}});
+    cx.create(cx.core("resourcequotas"), &second).await?;
+    cx.until(cx.core("resourcequotas/second"), "the second quota is counted", |_, quota| {
+        quota["status"]["hard"] == hard
+    })
+    .await?;
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    let secrets: Vec<Value> = (0..12).map(|number| secret(&format!("s{number}"))).collect();
+    let writes = secrets.iter().map(|secret| cx.create(cx.core("secrets"), secret));
+    for created in futures::future::join_all(writes).await {
+        created?;
+    }
+    for name in ["quota", "second"] {
+        let path = cx.core(&format!("resourcequotas/{name}"));
+        cx.until(path, "all are counted", |_, quota| quota["status"]["used"]["secrets"] == "12").await?;
+    }
+    cx.create(cx.core("secrets"), &secret("a")).await?;
+    cx.create(cx.core("secrets"), &secret("b")).await?;
+    let status = cx.admin.post(cx.core("secrets"), &secret("c")).await?.fails(403, "Forbidden");
+    assert!(text(&status, "/message").contains("used: secrets=14"), "{status}");
     Ok(())
 }

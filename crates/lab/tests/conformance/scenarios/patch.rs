@@ -26,6 +26,8 @@ scenarios![
     custom_resources_take_the_others,
     patch_of_status_touches_status_only,
     kubectl_annotation_patch,
+    patches_that_are_none_and_nobody_minds,
+    patch_in_another_version,
 ];
 
 async fn json_patch_operations(cx: Cx) -> Result {
@@ -337,5 +339,85 @@ async fn kubectl_annotation_patch(cx: Cx) -> Result {
     let managers = patched["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     assert_eq!(managers.len(), 1, "{managers:?}");
     has(&managers[0], &json!({"manager": "kubectl-client-side-apply", "operation": "Update"}));
+    Ok(())
+}
+
+async fn patches_that_are_none_and_nobody_minds(cx: Cx) -> Result {
+    cx.config_map("a", "1").await?;
+    let path = cx.core("configmaps/a?fieldValidation=Ignore");
+    for (wrong, kind) in [(json!({}), "object"), (json!("x"), "string"), (json!(5), "number")] {
+        let message = format!("json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch");
+        cx.admin.json_patch(path.as_str(), &wrong).await?.fails_with(400, "BadRequest", &message);
+    }
+    for (wrong, kind) in [(json!([1]), "number"), (json!([[]]), "array"), (json!([true]), "bool")] {
+        let message = format!("json: cannot unmarshal {kind} into Go value of type jsonpatch.Operation");
+        cx.admin.json_patch(path.as_str(), &wrong).await?.fails_with(400, "BadRequest", &message);
+    }
+    for wrong in [json!([{"op": 5, "path": "/x"}]), json!([{"op": "add", "path": 5, "value": 1}])] {
+        let message = "the server rejected our request due to an error in our request";
+        cx.admin.json_patch(path.as_str(), &wrong).await?.fails_with(422, "Invalid", message);
+    }
+    for wrong in [json!("x"), json!(5), json!(true), json!(null)] {
+        cx.admin.merge_patch(path.as_str(), &wrong).await?.fails_with(
+            400,
+            "BadRequest",
+            "Invalid JSON Patch",
+        );
+    }
+    for (wrong, shown) in [(json!([1]), "[1]"), (json!([{"a": null}]), "[{}]")] {
+        let status = cx.admin.merge_patch(path.as_str(), &wrong).await?.fails(422, "Invalid");
+        let start = format!(
+            " \"\" is invalid: patch: Invalid value: \"{shown}\": couldn't get version/kind; json parse error: \
+             json: cannot unmarshal array into Go value of type struct"
+        );
+        assert!(text(&status, "/message").starts_with(&start), "{status}");
+    }
+    Ok(())
+}
+
+async fn patch_in_another_version(cx: Cx) -> Result {
+    let newer = cx.apis("autoscaling/v2", "horizontalpodautoscalers");
+    let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "a"}, "spec": {"maxReplicas": 5,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": 70}}}]}});
+    cx.create(newer.as_str(), &scaler).await?;
+    let older = json!({"apiVersion": "autoscaling/v1", "spec": {"targetCPUUtilizationPercentage": 50}});
+    let answer = cx.admin.merge_patch(format!("{newer}/a"), &older).await?;
+    let warned = answer.warnings();
+    let patched = answer.ok(200);
+    has(
+        &patched,
+        &json!({"apiVersion": "autoscaling/v2", "spec": {"maxReplicas": 5, "minReplicas": 1, "metrics": [{
+            "type": "Resource", "resource": {"target": {"averageUtilization": 50}}}]}}),
+    );
+    assert_eq!(warned, ["unknown field \"spec.metrics\"", "unknown field \"status.currentMetrics\""]);
+    let strict = cx.admin.merge_patch(format!("{newer}/a?fieldValidation=Strict"), &older).await?;
+    let status = strict.fails(422, "Invalid");
+    let end =
+        "strict decoding error: unknown field \"spec.metrics\", unknown field \"status.currentMetrics\"";
+    assert!(text(&status, "/message").ends_with(end), "{status}");
+    let renamed = json!([{"op": "replace", "path": "/apiVersion", "value": "autoscaling/v1"}]);
+    let ignoring = format!("{newer}/a?fieldValidation=Ignore");
+    let patched = cx.admin.json_patch(ignoring, &renamed).await?.ok(200);
+    has(&patched["spec"], &json!({"metrics": [{"resource": {"target": {"averageUtilization": 80}}}]}));
+    let metrics = json!({"apiVersion": "autoscaling/v2", "spec": {"targetCPUUtilizationPercentage": null,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": 33}}}]}});
+    let path = cx.apis("autoscaling/v1", "horizontalpodautoscalers/a?fieldValidation=Strict");
+    let patched = cx.admin.merge_patch(path, &metrics).await?.ok(200);
+    has(&patched, &json!({"apiVersion": "autoscaling/v1", "spec": {"targetCPUUtilizationPercentage": 33}}));
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "message": "m",
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": cx.ns}, "reason": "R", "type": "Normal"});
+    cx.create(cx.core("events"), &event).await?;
+    let path = cx.core("events/a?fieldValidation=Ignore");
+    // The other version knows no `involvedObject`, so it is gone.
+    let mut note = json!({"apiVersion": "events.k8s.io/v1", "note": "n"});
+    let status = cx.admin.merge_patch(path.as_str(), &note).await?.fails(422, "Invalid");
+    has(&status["details"]["causes"], &json!([{"field": "involvedObject.namespace"}]));
+    note["regarding"] = event["involvedObject"].clone();
+    let patched = cx.admin.merge_patch(path, &note).await?.ok(200);
+    has(&patched, &json!({"message": "n", "involvedObject": {"name": "p"}}));
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Label and field selectors.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::context::{Cx, config_map, pod};
-use crate::crds::{definition, establish, with_spec};
+use crate::crds::{DEFINITIONS, definition, establish, with_spec};
 use crate::support::Result;
-use crate::support::json::names;
+use crate::support::json::{has, names};
 
 scenarios![
     label_operators,
@@ -20,6 +20,8 @@ scenarios![
     namespaces_by_phase,
     nodes_by_schedulability,
     selectable_fields_of_custom_resources,
+    selectable_fields_that_come_later,
+    selectable_fields_of_several_versions,
 ];
 
 /// The names of what a selector selects among labelled ConfigMaps.
@@ -299,5 +301,78 @@ async fn selectable_fields_of_custom_resources(cx: Cx) -> Result {
         cx.admin.watch(format!("{}?watch=1&fieldSelector=spec.color%3Dgreen", cx.widgets())).await?;
     cx.admin.merge_patch(cx.a_widget("a"), &json!({"spec": {"color": "green"}})).await?.ok(200);
     watch.expect_about("ADDED", "a").await?;
+    Ok(())
+}
+
+async fn selectable_fields_that_come_later(cx: Cx) -> Result {
+    let mut spec = json!({"type": "object", "properties": {
+        "color": {"type": "string"}, "size": {"type": "string"},
+    }});
+    establish(&cx, &definition(&cx, &with_spec(&spec))).await?;
+    cx.create(cx.widgets(), &cx.widget("a", &json!({"color": "red"}))).await?;
+    cx.create(cx.widgets(), &cx.widget("b", &json!({"color": "blue", "size": "s"}))).await?;
+    spec["properties"]["size"]["default"] = "m".into();
+    let mut later = definition(&cx, &with_spec(&spec));
+    later["spec"]["versions"][0]["selectableFields"] =
+        json!([{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.size"}]);
+    let path = format!("{DEFINITIONS}/widgets.{}", cx.group);
+    cx.admin.merge_patch(path, &json!({"spec": {"versions": later["spec"]["versions"]}})).await?.ok(200);
+    let known = format!("{}?fieldSelector=spec.color%3Dred", cx.widgets());
+    cx.until(known, "the field can be selected by", |status, _| status == 200).await?;
+    for (selector, expected) in [
+        ("spec.color=red", "a"),
+        ("spec.color!=red", "b"),
+        ("spec.color=", ""),
+        ("spec.size=m", "a"),
+        ("spec.size=s,spec.color=blue", "b"),
+    ] {
+        let found = select(&cx, &cx.widgets(), &[("fieldSelector", selector)]).await?;
+        assert_eq!(found.join(" "), expected, "{selector}");
+    }
+    // What was stored before is known to those who watch, too.
+    let mut watch =
+        cx.admin.watch(format!("{}?watch=1&fieldSelector=spec.color%3Dred", cx.widgets())).await?;
+    watch.expect_about("ADDED", "a").await?;
+    cx.admin.merge_patch(cx.a_widget("a"), &json!({"spec": {"color": "green"}})).await?.ok(200);
+    watch.expect_about("DELETED", "a").await?;
+    Ok(())
+}
+
+async fn selectable_fields_of_several_versions(cx: Cx) -> Result {
+    let schema = |fields: &[&str]| {
+        let fields: Map<String, Value> =
+            fields.iter().map(|field| ((*field).to_owned(), json!({"type": "string"}))).collect();
+        json!({"openAPIV3Schema": with_spec(&json!({"type": "object", "properties": fields}))})
+    };
+    let version = |name: &str, schema: &Value, field: &str| {
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": schema,
+            "selectableFields": [{"jsonPath": field}]})
+    };
+    let (few, more) = (schema(&["color", "size"]), schema(&["color", "size", "weight"]));
+    let mut crd = definition(&cx, &json!({}));
+    // What all versions have in common is looked at apart from the rest.
+    crd["spec"]["versions"] = json!([version("v1", &few, ".spec.color"), version("v2", &few, ".spec.size")]);
+    let status = cx.admin.post(DEFINITIONS, &crd).await?.fails(422, "Invalid");
+    let why = "Invalid value: \"\": may only be set when `version.schema.openAPIV3Schema` is not included";
+    has(
+        &status["details"]["causes"],
+        &json!([{"field": "spec.versions[0].selectableFields", "message": why},
+            {"field": "spec.versions[1].selectableFields", "message": why}]),
+    );
+    crd["spec"]["versions"] =
+        json!([version("v1", &few, ".spec.color"), version("v2", &more, ".spec.color")]);
+    let status = cx.admin.post(DEFINITIONS, &crd).await?.fails(422, "Invalid");
+    let why = "Invalid value: \"\": may only be set when validations.schema is included";
+    has(&status["details"]["causes"], &json!([{"field": "spec.selectableFields", "message": why}]));
+    crd["spec"]["versions"] = json!([version("v1", &few, ".spec.color"), version("v2", &more, ".spec.size")]);
+    establish(&cx, &crd).await?;
+    let newer = cx.widgets().replace("/v1/", "/v2/");
+    cx.create(cx.widgets(), &cx.widget("a", &json!({"color": "red", "size": "m"}))).await?;
+    let mut b = cx.widget("b", &json!({"color": "red", "size": "m"}));
+    b["apiVersion"] = format!("{}/v2", cx.group).into();
+    cx.create(newer.as_str(), &b).await?;
+    assert_eq!(select(&cx, &cx.widgets(), &[("fieldSelector", "spec.color=red")]).await?, ["a", "b"]);
+    assert_eq!(select(&cx, &newer, &[("fieldSelector", "spec.size=m")]).await?, ["a", "b"]);
+    cx.admin.get(format!("{newer}?fieldSelector=spec.color%3Dred")).await?.fails(400, "BadRequest");
     Ok(())
 }

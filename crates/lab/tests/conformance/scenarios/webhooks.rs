@@ -1,6 +1,6 @@
 //! Admission webhooks, with servers of our own on loopback.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -31,6 +31,7 @@ scenarios![
     bad_configurations,
     deleting_collections,
     field_managers_of_mutations,
+    slow_webhooks_of_services,
 ];
 
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -524,5 +525,48 @@ async fn field_managers_of_mutations(cx: Cx) -> Result {
         created["metadata"]["managedFields"][0]["fieldsV1"],
         json!({"f:data": {".": {}, "f:key": {}}})
     );
+    Ok(())
+}
+
+async fn slow_webhooks_of_services(cx: Cx) -> Result {
+    const DELAY: Duration = Duration::from_secs(4);
+    let server = Server::start(&[], |seen| {
+        let slow = seen.body["request"]["name"] == "slow";
+        let answer = review(&seen.body, json!({"allowed": !slow}));
+        Reply { delay: if slow { DELAY } else { Duration::ZERO }, ..Reply::ok(answer) }
+    })
+    .await?;
+    let mut rules = config_maps(&["CREATE"]);
+    rules[0]["resources"] = json!(["configmaps", "services"]);
+    register(&cx, "Validating", "a", &[hook(&cx, &server, &rules)]).await?;
+    server.until_asked(&cx).await?;
+    let service = |name: &str, spec: Value| {
+        let mut object =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
+        object["spec"]["ports"] = json!([{"port": 80}]);
+        object
+    };
+    // Nobody else chooses in this part of the range.
+    let chosen = |name: &str| service(name, json!({"clusterIP": "10.96.79.79"}));
+    let slow = chosen("slow");
+    let slow = async { cx.admin.post(cx.core("services"), &slow).await };
+    let others = async {
+        while server.requests_about("slow").is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let start = Instant::now();
+        cx.create(cx.core("services"), &service("quick", json!({"type": "NodePort"}))).await?;
+        // What a write has chosen that is still under way is taken.
+        let status = cx.admin.post(cx.core("services"), &chosen("same")).await?.fails(422, "Invalid");
+        let message = text(&status, "/details/causes/0/message");
+        assert!(message.ends_with("provided IP is already allocated"), "{message}");
+        assert!(start.elapsed() < DELAY, "Services wait for each other's webhooks");
+        Result::Ok(())
+    };
+    let (slow, others) = tokio::join!(slow, others);
+    others?;
+    slow?.fails(400, "");
+    // What came to nothing has nothing.
+    cx.create(cx.core("services"), &chosen("same")).await?;
     Ok(())
 }
