@@ -117,3 +117,43 @@ async fn who_hangs_up_gives_nothing_away() {
     }
     assert_eq!(ports.len(), 60);
 }
+
+#[cfg(unix)]
+mod modes {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::super::*;
+
+    #[tokio::test]
+    async fn nobody_else_can_read_what_is_kept() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("a/lab");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let start = || Lab::start(Options { folder: Some(folder.clone()), ..Options::default() });
+        drop(start().await.unwrap());
+        assert_eq!(mode(&folder), 0o700);
+        let mut folders = vec![folder.clone()];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    assert_eq!(mode(&path), 0o700, "{}", path.display());
+                    folders.push(path);
+                } else {
+                    assert_eq!(mode(&path), 0o600, "{}", path.display());
+                    files += 1;
+                }
+            }
+        }
+        assert!(files > 1);
+    }
+
+    #[test]
+    fn the_folder_of_somebody_else_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        make_folder(folder.path()).unwrap();
+        assert_eq!(std::fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777, 0o755);
+    }
+}
