@@ -27,6 +27,9 @@ pub enum LabError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// Somebody else uses the folder.
+    #[error("another lab runs in the folder {0}: stop it, or take another folder")]
+    InUse(PathBuf),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -164,11 +167,23 @@ fn administrator() -> User {
     }
 }
 
-/// Makes a folder that only its owner can use. One that is there is left as it is; the files in it are private
-/// anyway.
-pub fn make_folder(folder: &Path) -> Result<(), LabError> {
-    auth::create_private_folder(folder)
-        .map_err(|source| LabError::Folder { folder: folder.to_owned(), source })
+/// The right to use a folder, which one process has at a time; it ends with this.
+#[derive(Debug)]
+pub struct Claim {
+    _held: std::fs::File,
+}
+
+/// Makes a folder that only its owner can use, and claims it. A folder that is there keeps its mode; the files in it
+/// are private anyway.
+pub fn claim_folder(folder: &Path) -> Result<Claim, LabError> {
+    let failed = |source| LabError::Folder { folder: folder.to_owned(), source };
+    auth::create_private_folder(folder).map_err(failed)?;
+    let lock = auth::open_private_file(&folder.join("lock")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Claim { _held: lock }),
+        Err(std::fs::TryLockError::WouldBlock) => Err(LabError::InUse(folder.to_owned())),
+        Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,9 @@ const STREAMS: u32 = 2_000;
 /// How much a client may send, and we may hold for it, before it is asked to wait.
 const WINDOW: u32 = 1 << 20;
 
+/// How large the headers and the URL of a request may be, as in Go.
+const HEADERS: u32 = 1 << 20;
+
 /// A server for requests of this process, made in the name of one user.
 ///
 /// It is a `tower::Service` over HTTP requests: `kube::Client::new(lab.service(), "default")` is a client with
@@ -111,7 +114,8 @@ async fn connection(
         .http2()
         .max_concurrent_streams(STREAMS)
         .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW * 4);
+        .initial_connection_window_size(WINDOW * 4)
+        .max_header_list_size(HEADERS);
     // HTTP/1.1 puts the answers of a connection together by itself.
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         return builder.serve_connection_with_upgrades(TokioIo::new(Gathered::new(stream)), service).await;

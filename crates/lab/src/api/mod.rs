@@ -110,6 +110,9 @@ pub(crate) async fn dispatch(server: &Arc<Server>, call: &Call) -> Result<Reply,
         call.warn(warning);
     }
     check_path(call, &served)?;
+    if call.method == Method::HEAD && attributes.subresource != "proxy" {
+        return Err(not_allowed());
+    }
     if !attributes.subresource.is_empty() {
         return subresources::handle(server, call, &served).await;
     }
@@ -164,7 +167,7 @@ fn check_path(call: &Call, served: &Served) -> Result<(), Status> {
     if attributes.verb != "watch" || stray || !attributes.subresource.is_empty() || !served.allows("watch") {
         return Err(unknown_resource());
     }
-    if matches!(call.method, Method::GET | Method::HEAD) { Ok(()) } else { Err(not_allowed()) }
+    if call.method == Method::GET { Ok(()) } else { Err(not_allowed()) }
 }
 
 /// 404 for a path that is no resource.

@@ -34,6 +34,11 @@ enum Kind {
 }
 
 impl Body {
+    /// No body at all, as in the answer to a `HEAD`.
+    pub(crate) fn none() -> Self {
+        Self(Kind::Whole(None))
+    }
+
     /// A body that is known.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self(Kind::Whole(Some(bytes.into())))

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use x509_parser::prelude::X509Certificate;
 
 use super::pki::{Pki, PkiError};
 
@@ -30,6 +31,12 @@ pub fn server_config(pki: &Pki) -> Result<ServerConfig, PkiError> {
         .map_err(wrong)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// Reads a certificate of any version: the library only takes those of version 3, but many tools make older ones.
+fn read<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, rustls::Error> {
+    let read = x509_parser::parse_x509_certificate(certificate);
+    read.map(|(_, certificate)| certificate).map_err(|_| CertificateError::BadEncoding.into())
 }
 
 /// Takes any certificate whose key the client has; who it is remains to be seen.
@@ -63,8 +70,17 @@ impl ClientCertVerifier for AnyClient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        let certificate = read(certificate)?;
+        let key = &certificate.public_key().subject_public_key.data;
+        let known = self.provider.signature_verification_algorithms.mapping.iter();
+        let mut algorithms =
+            known.filter(|(scheme, _)| *scheme == signature.scheme).flat_map(|(_, all)| *all);
+        let fits = algorithms.any(|one| one.verify_signature(key, message, signature.signature()).is_ok());
+        if fits {
+            Ok(HandshakeSignatureValid::assertion())
+        } else {
+            Err(CertificateError::BadSignature.into())
+        }
     }
 
     fn verify_tls13_signature(
@@ -73,8 +89,10 @@ impl ClientCertVerifier for AnyClient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let certificate = read(certificate)?;
+        let key = SubjectPublicKeyInfoDer::from(certificate.public_key().raw);
         let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -153,7 +153,10 @@ mod modes {
     fn the_folder_of_somebody_else_stays_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        make_folder(folder.path()).unwrap();
+        let claim = claim_folder(folder.path()).unwrap();
+        assert!(matches!(claim_folder(folder.path()), Err(LabError::InUse(_))));
+        drop(claim);
+        claim_folder(folder.path()).unwrap();
         assert_eq!(std::fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777, 0o755);
     }
 }

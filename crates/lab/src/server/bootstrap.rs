@@ -18,7 +18,7 @@ use crate::auth::{
 };
 use crate::clock::Clock;
 use crate::faults::FaultPlan;
-use crate::lab::{LabError, make_folder};
+use crate::lab::LabError;
 use crate::names::Gvk;
 use crate::openapi::OpenApi;
 use crate::reader::Reader;
@@ -52,7 +52,8 @@ impl Parts {
         read_tables_meanwhile();
         let (pki, store) = match folder {
             Some(folder) => {
-                make_folder(folder)?;
+                auth::create_private_folder(folder)
+                    .map_err(|source| LabError::Folder { folder: folder.to_owned(), source })?;
                 // Gathering what is random enough for keys takes a while.
                 let (pki, store) = std::thread::scope(|scope| {
                     let pki = scope.spawn(|| Pki::load_or_generate(&folder.join("pki"), now, &[]));

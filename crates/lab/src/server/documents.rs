@@ -24,11 +24,14 @@ pub(crate) const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 impl Server {
     /// Answers a request for a path that is no resource.
     pub(super) fn document(&self, call: &Call) -> Result<Reply, Status> {
-        if !matches!(call.method, Method::GET | Method::HEAD) {
-            return Err(not_allowed());
-        }
         let path = call.attributes.path.trim_end_matches('/');
         let segments: Vec<&str> = path.split('/').skip(1).collect();
+        // Routes are for one method; what is older than they are answers `HEAD` as well.
+        let routed =
+            matches!(segments.first(), Some(&("api" | "apis" | "version" | "openid" | ".well-known")));
+        if !(call.method == Method::GET || call.method == Method::HEAD && !routed) {
+            return Err(not_allowed());
+        }
         let found = match segments.as_slice() {
             [] => Some(self.root()),
             ["version"] => Some(Reply::json(200, &version())),

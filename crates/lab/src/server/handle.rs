@@ -97,6 +97,7 @@ where
     let arrived = Arrived { body, upgrade: head.extensions.remove() };
     let parameters = Parameters::parse(head.uri.query().unwrap_or_default());
     let (attributes, form) = request::target(&head.method, head.uri.path(), &parameters);
+    let head_only = head.method == Method::HEAD;
     let mut call = Call {
         method: head.method,
         now: server.clock.now(),
@@ -135,6 +136,9 @@ where
     }
     if let Ok(id) = server.new_uid().parse() {
         reply.headers.insert(HeaderName::from_static("audit-id"), id);
+    }
+    if head_only {
+        reply.body = Body::none();
     }
     reply.into_response()
 }

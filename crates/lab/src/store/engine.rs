@@ -3,7 +3,6 @@
 //! While one batch is on its way to the disk the next one gathers, so the number of commits adapts to the disk
 //! and the number of writers: one writer has a commit of its own, a thousand share one.
 
-use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{JoinHandle, current};
@@ -13,6 +12,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::news::News;
 use super::{Change, EventKind, Key, Told};
+use crate::auth::open_private_file;
 use crate::names::GroupResource;
 
 /// Objects by resource, namespace and name.
@@ -99,7 +99,7 @@ impl Committer {
             source: Box::new(source),
         };
         // Secrets are in it, so nobody else may read it.
-        let file = private_file(path).map_err(|error| opening(error.into()))?;
+        let file = open_private_file(path).map_err(|error| opening(error.into()))?;
         let database = Database::builder()
             .set_cache_size(CACHE_BYTES)
             .create_file(file)
@@ -151,19 +151,6 @@ impl Drop for Committer {
             drop(thread.join());
         }
     }
-}
-
-/// Opens a file, or makes one, that only its owner can use from its first moment on.
-fn private_file(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(path)?;
-    // One that is there may be from somewhere else.
-    #[cfg(unix)]
-    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    Ok(file)
 }
 
 /// Tells everybody when the thread that writes ends before its time.

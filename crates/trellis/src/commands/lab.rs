@@ -64,13 +64,15 @@ impl Lab {
             ..Options::default()
         };
         let failed = |error: trellis_lab::LabError| Failure::Lab(error.to_string());
-        trellis_lab::make_folder(&self.dir).map_err(failed)?;
+        let _claim = trellis_lab::claim_folder(&self.dir).map_err(failed)?;
         let mut lab = Server::start(options).await.map_err(failed)?;
         let listening = self.listen(&mut lab).await?;
         let kubeconfig = self.dir.join("kubeconfig");
         auth::write_secret_file(&kubeconfig, &listening.kubeconfig)
             .map_err(|error| Failure::Lab(error.to_string()))?;
-        std::fs::write(self.dir.join("port"), listening.address.port().to_string())?;
+        if !self.memory {
+            std::fs::write(self.dir.join("port"), listening.address.port().to_string())?;
+        }
         match output.format {
             Format::Json => print_json(&json!({
                 "address": format!("https://{}", listening.address), "kubeconfig": kubeconfig, "folder": self.dir,

@@ -118,6 +118,19 @@ fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Opens a file, or makes one, that only its owner can use from its first moment on.
+pub fn open_private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    // One that is there may be from somewhere else.
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(file)
+}
+
 /// Makes a folder that only its owner can use, and what is missing above it the same way.
 pub fn create_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();

@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 pub use certificate::{AltName, Subject};
 pub(in crate::auth) use certificate::{CLIENT_AUTH, Facts, SERVER_AUTH, Template, read, usage};
-pub use files::{create_private_folder, write_secret_file};
+pub use files::{create_private_folder, open_private_file, write_secret_file};
 
 use super::secret::Secret;
 
