@@ -14,6 +14,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use parking_lot::Mutex;
 
 use super::Server;
+use super::room::with_room;
 use crate::api::negotiate::{self, Output};
 use crate::api::reply::{Body, Reply};
 use crate::api::request::{self, Parameters};
@@ -193,13 +194,17 @@ where
         }
         Err(error) => return Err(Status::bad_request(format!("the body cannot be read: {error}"))),
     };
-    let outcome = if let Some(service) = server.aggregated(&call.attributes.path) {
-        server.forward(call, &service).await
-    } else if call.attributes.is_resource() {
-        api::dispatch(server, call).await
-    } else {
-        server.document(call)
-    };
+    let body = call.body.clone();
+    let work = Box::pin(async {
+        if let Some(service) = server.aggregated(&call.attributes.path) {
+            server.forward(call, &service).await
+        } else if call.attributes.is_resource() {
+            api::dispatch(server, call).await
+        } else {
+            server.document(call)
+        }
+    });
+    let outcome = with_room(server, &body, work).await;
     // Whoever is refused, or told what would happen, was told what others have written: that has to be safe, too.
     if call.attributes.is_resource() && (outcome.is_err() || call.parameters.get("dryRun").is_some()) {
         server.settled(server.store().version()).await?;
