@@ -58,24 +58,8 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// With less of the stack left than this, more is taken: enough to compare any value as a whole, which needs less of
-/// it for a level.
-const STACK_LEFT: usize = 1 << 20;
-/// How much more is taken.
-const STACK_MORE: usize = 8 << 20;
-
 /// Compares two values of which at least one is there; puts what differs inside them into `changes`.
 fn walk<'a>(
-    of: Typed<'a>,
-    old: Option<&'a Value>,
-    new: Option<&'a Value>,
-    changes: &mut Changes<'a>,
-) -> Itself {
-    // An object may have hundreds of levels, and each takes a lot of the stack here.
-    stacker::maybe_grow(STACK_LEFT, STACK_MORE, || walk_with_room(of, old, new, changes))
-}
-
-fn walk_with_room<'a>(
     of: Typed<'a>,
     old: Option<&'a Value>,
     new: Option<&'a Value>,

@@ -15,6 +15,7 @@ use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
 
 use super::Server;
+use super::room::with_room;
 use crate::api::negotiate::{self, Output};
 use crate::api::reply::{Body, Reply};
 use crate::api::request::{self, Form, Parameters};
@@ -211,7 +212,15 @@ where
         server.forward(call, &service, passed_on(body), upgrade).await
     } else {
         call.body = read_whole(arrived.body).await?;
-        if call.attributes.is_resource() { api::dispatch(server, call).await } else { server.document(call) }
+        let body = call.body.clone();
+        let work = Box::pin(async {
+            if call.attributes.is_resource() {
+                api::dispatch(server, call).await
+            } else {
+                server.document(call)
+            }
+        });
+        with_room(server, &body, work).await
     };
     // Whoever is refused, or told what would happen, was told what others have written: that has to be safe, too.
     if call.attributes.is_resource() && (outcome.is_err() || call.parameters.get("dryRun").is_some()) {

@@ -8,6 +8,7 @@ pub(crate) mod flow;
 mod handle;
 mod health;
 mod kinds;
+mod room;
 mod services;
 
 use std::sync::Arc;

@@ -85,6 +85,9 @@ struct Queue {
     closed: bool,
 }
 
+/// A place, and what is there.
+type Row = (Vec<u8>, Vec<u8>);
+
 /// What a store holds when it is opened.
 type Stored = Vec<(GroupResource, Key, Vec<u8>)>;
 
@@ -212,7 +215,7 @@ fn commit(database: &Database, batch: &[Entry]) -> Result<(), redb::Error> {
 }
 
 /// The newest version, and all places with what is there.
-fn read_all(database: &Database) -> Result<(u64, Vec<(Vec<u8>, Vec<u8>)>), redb::Error> {
+fn read_all(database: &Database) -> Result<(u64, Vec<Row>), redb::Error> {
     // Opening the tables for writing creates them in a new file.
     let transaction = database.begin_write()?;
     let version = transaction.open_table(NUMBERS)?.get(VERSION)?.map_or(0, |number| number.value());

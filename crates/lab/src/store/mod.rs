@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::mpsc;
@@ -30,7 +31,7 @@ pub use engine::StoreError;
 pub(crate) use history::line;
 pub use history::{Event, EventKind, Retention};
 pub use news::Subscription;
-pub(crate) use record::{Draft, leaves_gaps};
+pub(crate) use record::{DEEP, Draft, leaves_gaps};
 pub use record::{Index, Key, Owner, Record};
 
 use compaction::Compactions;
@@ -49,6 +50,8 @@ pub struct Store {
     clock: Arc<dyn Clock>,
     retention: Retention,
     compactions: Compactions,
+    /// True once there was a deep object.
+    deep: AtomicBool,
 }
 
 /// Who is told what became of the writes.
@@ -164,10 +167,12 @@ impl Store {
         retention: Retention,
         fields_of: impl Fn(&GroupResource, &serde_json::Value) -> Vec<(String, String)>,
     ) -> Result<Arc<Self>, StoreError> {
+        let mut deep = false;
         let mut state = State { version, origin: version, ..State::default() };
         for (of, key, body) in stored {
             let object = decode::parse_stored(&body)
                 .map_err(|source| StoreError::Damaged { what: format!("{of} {key:?}"), source })?;
+            deep |= decode::is_deeper_than(&object, DEEP);
             let index = Index::of(&object, fields_of(&of, &object));
             let at = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
             let record = Record::stored(at.unwrap_or(version), key, &object, body.into(), index);
@@ -175,7 +180,9 @@ impl Store {
         }
         let told = Arc::new(Told::beginning_at(version));
         committer.start(Arc::clone(&told))?;
-        Ok(Arc::new(Self::with(state, told, Some(committer), clock, retention)))
+        let store = Self::with(state, told, Some(committer), clock, retention);
+        store.deep.store(deep, Ordering::Relaxed);
+        Ok(Arc::new(store))
     }
 
     fn with(
@@ -192,6 +199,7 @@ impl Store {
             clock,
             retention,
             compactions: Compactions::default(),
+            deep: AtomicBool::new(false),
         }
     }
 
@@ -283,6 +291,9 @@ impl Store {
         let mut state = self.state.write();
         self.told.durable.not_lost().map_err(Refusal::Lost)?;
         let before = state.check(of, key, expect)?;
+        if draft.deep {
+            self.deep.store(true, Ordering::Relaxed);
+        }
         state.version += 1;
         let record = Arc::new(draft.finish(key, state.version));
         if let Some(before) = &before {
@@ -339,6 +350,11 @@ impl Store {
     /// Waits until everything up to `version` is safe on disk. Fails when that can never be.
     pub async fn settled(&self, version: u64) -> Result<(), StoreError> {
         self.told.durable.settled(version).await
+    }
+
+    /// True when some object is or was a deep one.
+    pub(crate) fn holds_deep(&self) -> bool {
+        self.deep.load(Ordering::Relaxed)
     }
 
     /// Fails when nothing can be written any more.

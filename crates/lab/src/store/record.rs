@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::schema::decode;
 
+/// Objects with more levels are deep: whoever walks over them needs more of the stack than usual.
+pub(crate) const DEEP: usize = 64;
+
 /// Where an object is inside its resource. The namespace is empty for objects of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -159,6 +162,8 @@ pub(crate) struct Draft {
     after: Vec<u8>,
     rest: usize,
     index: Index,
+    /// True when the object is a deep one.
+    pub(super) deep: bool,
 }
 
 impl Draft {
@@ -187,7 +192,7 @@ impl Draft {
         }
         let out = if after.is_empty() { &mut before } else { &mut after };
         out.push(b'}');
-        Self { before, after, rest, index }
+        Self { before, after, rest, index, deep: decode::is_deeper_than(object, DEEP) }
     }
 
     /// The finished record.

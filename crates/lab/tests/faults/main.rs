@@ -73,14 +73,14 @@ impl Cluster {
 
     /// Creates a config map, and tells its version.
     async fn create(&self, name: &str, labels: Value) -> u64 {
-        let (code, answer) = self.send(Method::POST, MAPS, &config_map(name, "1", labels)).await;
+        let (code, answer) = self.send(Method::POST, MAPS, &config_map(name, "1", &labels)).await;
         assert_eq!(code, 201, "{answer}");
         version(&answer)
     }
 
     /// Gives a config map other data, and tells its version.
     async fn update(&self, name: &str, data: &str) -> u64 {
-        let map = config_map(name, data, json!({}));
+        let map = config_map(name, data, &json!({}));
         let (code, answer) = self.send(Method::PUT, &format!("{MAPS}/{name}"), &map).await;
         assert_eq!(code, 200, "{answer}");
         version(&answer)
@@ -127,7 +127,7 @@ impl Watching {
     }
 }
 
-fn config_map(name: &str, data: &str, labels: Value) -> Value {
+fn config_map(name: &str, data: &str, labels: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": {"x": data}})
 }
 

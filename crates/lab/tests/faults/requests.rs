@@ -32,7 +32,7 @@ async fn a_failure_does_nothing() {
         let faults = cluster.lab.faults();
         faults.clear();
         faults.add(Matching::new("create", "configmaps"), When::Always, Fault::Fail(code));
-        let (answered, status) = cluster.send(Method::POST, MAPS, &config_map("a", "1", json!({}))).await;
+        let (answered, status) = cluster.send(Method::POST, MAPS, &config_map("a", "1", &json!({}))).await;
         assert_eq!((answered, status["reason"].as_str()), (code, Some(reason)), "{status}");
         assert_eq!(cluster.get(&format!("{MAPS}/a")).await.0, 404);
     }
@@ -50,7 +50,7 @@ async fn a_timeout_comes_before_or_after_the_effect() {
         cluster.lab.faults().clear();
         cluster.lab.faults().add(Matching::new("create", "configmaps"), When::Occurrence(1), fault);
         let start = Instant::now();
-        let (code, status) = cluster.send(Method::POST, MAPS, &config_map(name, "1", json!({}))).await;
+        let (code, status) = cluster.send(Method::POST, MAPS, &config_map(name, "1", &json!({}))).await;
         assert_eq!((code, status["reason"].as_str()), (504, Some("Timeout")), "{status}");
         assert!(start.elapsed() >= time);
         assert_eq!(cluster.get(&format!("{MAPS}/{name}")).await.0, effect, "{name}");
@@ -93,7 +93,7 @@ async fn occurrences_are_counted_for_what_is_meant_only() {
     faults.add(named, When::Always, Fault::Fail(500));
     faults.add(Matching::new("get", "namespaces/status"), When::Always, Fault::Fail(500));
     let put = async |data: &str| {
-        cluster.send(Method::PUT, &format!("{MAPS}/a"), &config_map("a", data, json!({}))).await.0
+        cluster.send(Method::PUT, &format!("{MAPS}/a"), &config_map("a", data, &json!({}))).await.0
     };
     assert_eq!(put("2").await, 200);
     // Other verbs, resources and names do not count.

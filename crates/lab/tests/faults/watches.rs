@@ -140,7 +140,7 @@ async fn a_bookmark_never_overtakes_an_event() {
             tokio::spawn(async move {
                 for round in 0..ROUNDS {
                     // An answer may come too late in this time; the write is made all the same.
-                    let map = config_map(&format!("m{writer}-{round}"), "1", json!({}));
+                    let map = config_map(&format!("m{writer}-{round}"), "1", &json!({}));
                     cluster.send(Method::POST, MAPS, &map).await;
                 }
             })

@@ -99,14 +99,16 @@ pub(crate) fn parse_stored(text: &[u8]) -> Result<Value, serde_json::Error> {
 
 /// True for a value that is nested deeper than anything stored may be.
 pub(crate) fn is_too_deep(value: &Value) -> bool {
-    fn exceeds(value: &Value, left: usize) -> bool {
-        match value {
-            Value::Array(items) => left == 0 || items.iter().any(|item| exceeds(item, left - 1)),
-            Value::Object(fields) => left == 0 || fields.values().any(|field| exceeds(field, left - 1)),
-            _ => false,
-        }
+    is_deeper_than(value, DEEPEST_STORED)
+}
+
+/// True for a value of more levels.
+pub(crate) fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper_than(item, levels - 1)),
+        Value::Object(fields) => levels == 0 || fields.values().any(|field| is_deeper_than(field, levels - 1)),
+        _ => false,
     }
-    exceeds(value, DEEPEST_STORED)
 }
 
 /// Reads the first document of a YAML text; repeated keys are told as one problem.
