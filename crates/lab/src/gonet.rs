@@ -6,7 +6,7 @@ use crate::gotext::quote;
 
 /// An address and the zone it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct Address {
     /// The address.
     pub ip: IpAddr,
     /// Whether a zone was written behind it.
@@ -14,7 +14,7 @@ pub struct Address {
 }
 
 /// Reads an IP address strictly; the error is the sentence of `netip.ParseAddr`.
-pub fn parse_address(text: &str) -> Result<Address, String> {
+pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
     let failure = |(problem, place): (&str, &str)| {
         let at = if place.is_empty() { String::new() } else { format!(" (at {})", quote(place)) };
         format!("ParseAddr({}): {problem}{at}", quote(text))
@@ -156,7 +156,7 @@ fn parse_v6(text: &str) -> Result<Address, Complaint<'_>> {
 }
 
 /// Reads an IP address leniently: leading zeros are fine, zones are not.
-pub fn parse_ip(text: &str) -> Option<IpAddr> {
+pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
     for byte in text.bytes() {
         match byte {
             b'.' => return parse_v4(&without_leading_zeros(text)?).ok().map(IpAddr::from),
@@ -189,7 +189,7 @@ fn without_leading_zeros(text: &str) -> Option<String> {
 }
 
 /// Reads a network leniently.
-pub fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
+pub(crate) fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let ip = parse_ip(address)?;
     if bits.is_empty() || bits.len() > 3 || !bits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -200,17 +200,17 @@ pub fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
 }
 
 /// How many bits an address has.
-pub fn address_bits(ip: IpAddr) -> u8 {
+pub(crate) fn address_bits(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
 
 /// True for an address of the fourth version in the clothes of the sixth.
-pub fn is_mapped(ip: IpAddr) -> bool {
+pub(crate) fn is_mapped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some())
 }
 
 /// Reads a network strictly; the error is the sentence of `netip.ParsePrefix`.
-pub fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
+pub(crate) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     let failure = |problem: &str| Err(format!("netip.ParsePrefix({}): {problem}", quote(text)));
     let Some(slash) = text.rfind('/') else { return failure("no '/'") };
     let address = match parse_address(&text[..slash]) {
@@ -232,7 +232,7 @@ pub fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
 }
 
 /// True for a hardware address of 6, 8 or 20 bytes.
-pub fn is_mac(text: &str) -> bool {
+pub(crate) fn is_mac(text: &str) -> bool {
     let hex =
         |part: &str, length: usize| part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let bytes = if let Some(separator @ (b':' | b'-')) = text.as_bytes().get(2) {
@@ -252,7 +252,7 @@ pub fn is_mac(text: &str) -> bool {
 }
 
 /// True for one mail address, with or without a name in front of it.
-pub fn is_mail(text: &str) -> bool {
+pub(crate) fn is_mail(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);
     if let Some(before) = text.strip_suffix('>') {
         let Some(open) = before.rfind('<') else { return false };

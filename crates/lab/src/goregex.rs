@@ -22,13 +22,13 @@ const REPEAT_LIMIT: u64 = 1000;
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
-pub struct GoRegex {
+pub(crate) struct GoRegex {
     regex: Regex,
 }
 
 impl GoRegex {
     /// Reads and compiles a pattern; the error is the sentence Go says.
-    pub fn new(pattern: &str) -> Result<Self, String> {
+    pub(crate) fn new(pattern: &str) -> Result<Self, String> {
         let translated = Translator::new(pattern).run().map_err(|(problem, part)| failure(problem, part))?;
         RegexBuilder::new(&translated)
             .size_limit(SIZE_LIMIT)
@@ -39,7 +39,7 @@ impl GoRegex {
     }
 
     /// The same for a pattern that comes with data, which is often the one of the last time.
-    pub fn recent(pattern: &str) -> Result<Self, String> {
+    pub(crate) fn recent(pattern: &str) -> Result<Self, String> {
         static KEPT: Mutex<VecDeque<(String, GoRegex)>> = Mutex::new(VecDeque::new());
         if let Some(known) = take_recent(&mut KEPT.lock(), pattern) {
             return Ok(known);
@@ -51,17 +51,17 @@ impl GoRegex {
     }
 
     /// True when the pattern is found anywhere in the text.
-    pub fn is_match(&self, text: &str) -> bool {
+    pub(crate) fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 
     /// The leftmost match.
-    pub fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+    pub(crate) fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
         self.regex.find(text).map(|found| found.as_str())
     }
 
     /// All matches that do not overlap, at most `limit` of them.
-    pub fn find_all<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
+    pub(crate) fn find_all<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
         let mut found = Vec::new();
         let mut previous_end = None;
         for one in self.regex.find_iter(text) {

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use serde_json::{Number, Value};
 
 /// A string in double quotes, as `%q` writes it.
-pub fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for character in text.chars() {
@@ -38,7 +38,7 @@ pub fn quote(text: &str) -> String {
 }
 
 /// Bytes as pairs of hexadecimal digits, as `%x` writes them.
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         let _ = write!(out, "{byte:02x}");
@@ -47,7 +47,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// True for letters, marks, numbers, punctuation, symbols and the ASCII space.
-pub fn is_print(character: char) -> bool {
+pub(crate) fn is_print(character: char) -> bool {
     if character.is_ascii() {
         return (' '..='~').contains(&character);
     }
@@ -59,7 +59,7 @@ pub fn is_print(character: char) -> bool {
 }
 
 /// A floating point number as `%v` writes it.
-pub fn float(number: f64) -> String {
+pub(crate) fn float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
     }
@@ -70,7 +70,7 @@ pub fn float(number: f64) -> String {
 }
 
 /// A floating point number as JSON encoding writes it.
-pub fn json_float(number: f64) -> String {
+pub(crate) fn json_float(number: f64) -> String {
     let magnitude = number.abs();
     if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
         let text = exponent_form(number);
@@ -109,7 +109,7 @@ fn decimal_exponent(number: f64) -> i32 {
 }
 
 /// A value as it is quoted in the message of a problem.
-pub fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
         Value::Number(number) if number.is_f64() => float(number.as_f64().unwrap_or_default()),
@@ -118,7 +118,7 @@ pub fn shown(value: &Value) -> String {
 }
 
 /// JSON as Go encodes it: keys sorted, and the characters that matter in HTML escaped.
-pub fn json(value: &Value) -> String {
+pub(crate) fn json(value: &Value) -> String {
     let mut out = String::new();
     write_json(value, &mut out);
     out
@@ -160,7 +160,7 @@ fn json_number(number: &Number) -> String {
 }
 
 /// A JSON string with its quotes.
-pub fn write_json_string(text: &str, out: &mut String) {
+pub(crate) fn write_json_string(text: &str, out: &mut String) {
     out.push('"');
     for character in text.chars() {
         match character {

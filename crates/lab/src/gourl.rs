@@ -6,7 +6,7 @@ use crate::{gonet::parse_address, gotext::quote};
 
 /// A parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Url {
+pub(crate) struct Url {
     /// The text it was read from.
     pub text: String,
     /// The scheme, in lower case.
@@ -32,12 +32,12 @@ enum Part {
 }
 
 /// Reads a URL as it comes with a request: absolute, or an absolute path, without a fragment.
-pub fn parse_request(text: &str) -> Result<Url, String> {
+pub(crate) fn parse_request(text: &str) -> Result<Url, String> {
     parse(text, true).map_err(|problem| format!("parse {}: {problem}", quote(text)))
 }
 
 /// Reads any URL, also relative ones.
-pub fn parse_any(text: &str) -> Result<Url, String> {
+pub(crate) fn parse_any(text: &str) -> Result<Url, String> {
     let (front, fragment) = text.split_once('#').unwrap_or((text, ""));
     let mut url = parse(front, false).map_err(|problem| format!("parse {}: {problem}", quote(front)))?;
     unescape(fragment, Part::Path).map_err(|problem| format!("parse {}: {problem}", quote(text)))?;
@@ -229,12 +229,12 @@ fn escape_path(path: &[u8]) -> String {
 
 impl Url {
     /// The host without its port.
-    pub fn hostname(&self) -> &str {
+    pub(crate) fn hostname(&self) -> &str {
         self.split_host().0
     }
 
     /// The port; empty when there is none.
-    pub fn port(&self) -> &str {
+    pub(crate) fn port(&self) -> &str {
         self.split_host().1
     }
 
@@ -247,7 +247,7 @@ impl Url {
     }
 
     /// The path with what has to be escaped escaped.
-    pub fn escaped_path(&self) -> String {
+    pub(crate) fn escaped_path(&self) -> String {
         let valid = |byte: u8| is_path_byte(byte) || b"!$&'()*+,;=:@[]%".contains(&byte);
         if !self.raw_path.is_empty() && self.raw_path.bytes().all(valid) {
             return self.raw_path.clone();
@@ -256,7 +256,7 @@ impl Url {
     }
 
     /// The values of the query by name; what cannot be read is left out.
-    pub fn query(&self) -> BTreeMap<String, Vec<String>> {
+    pub(crate) fn query(&self) -> BTreeMap<String, Vec<String>> {
         let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let read = |text: &str| {
             unescape(text, Part::Query).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())

@@ -8,13 +8,13 @@ use crate::gotext::{float, json};
 
 /// A compiled path.
 #[derive(Debug, Clone, PartialEq)]
-pub struct JsonPath {
+pub(crate) struct JsonPath {
     steps: Vec<Step>,
 }
 
 /// What is wrong with a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathError(String);
+pub(crate) struct PathError(String);
 
 impl fmt::Display for PathError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,18 +55,18 @@ fn fail<T>(problem: impl Into<String>) -> Result<T, PathError> {
 
 impl JsonPath {
     /// Reads a path such as `.spec.replicas` or `{.status.conditions[?(@.type=="Ready")].status}`.
-    pub fn parse(text: &str) -> Result<Self, PathError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, PathError> {
         let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
         Ok(Self { steps: Parser::new(inner).run(0)? })
     }
 
     /// Everything the path leads to; fields that are missing lead nowhere.
-    pub fn find<'v>(&self, value: &'v Value) -> Found<'v> {
+    pub(crate) fn find<'v>(&self, value: &'v Value) -> Found<'v> {
         walk(&self.steps, vec![Cow::Borrowed(value)])
     }
 
     /// The first thing the path leads to.
-    pub fn first<'v>(&self, value: &'v Value) -> Option<Cow<'v, Value>> {
+    pub(crate) fn first<'v>(&self, value: &'v Value) -> Option<Cow<'v, Value>> {
         // The usual path is a chain of fields.
         let mut here = value;
         for step in &self.steps {
@@ -470,7 +470,7 @@ fn compare(left: &Value, operator: &str, right: &Value) -> Result<bool, PathErro
 }
 
 /// A value as text, the way columns and selectors show it.
-pub fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),
         Value::Bool(flag) => flag.to_string(),

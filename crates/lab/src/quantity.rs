@@ -24,7 +24,7 @@ const LONGEST: usize = 4096;
 
 /// An amount of a resource.
 #[derive(Debug, Clone)]
-pub struct Quantity {
+pub(crate) struct Quantity {
     /// The number is `unscaled * 10^exponent`.
     unscaled: BigInt,
     exponent: i32,
@@ -35,7 +35,7 @@ pub struct Quantity {
 
 /// How a quantity is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notation {
+pub(crate) enum Notation {
     /// `12e6`.
     DecimalExponent,
     /// `12Mi`.
@@ -46,7 +46,7 @@ pub enum Notation {
 
 /// Why a text is not a quantity, in the words of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum QuantityError {
+pub(crate) enum QuantityError {
     /// The text has the wrong form.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
@@ -209,47 +209,37 @@ fn slow(parts: &Parts<'_>, unit: Unit) -> Result<Quantity, QuantityError> {
 
 impl Quantity {
     /// A whole number.
-    pub fn new(value: i64, notation: Notation) -> Self {
+    pub(crate) fn new(value: i64, notation: Notation) -> Self {
         Self { unscaled: value.into(), exponent: 0, notation, text: None }
     }
 
-    /// A number of thousandths.
-    pub fn from_milli(value: i64, notation: Notation) -> Self {
-        Self { unscaled: value.into(), exponent: -3, notation, text: None }
-    }
-
     /// True for nothing at all.
-    pub fn is_zero(&self) -> bool {
+    pub(crate) fn is_zero(&self) -> bool {
         self.unscaled.is_zero()
     }
 
     /// True for less than nothing.
-    pub fn is_negative(&self) -> bool {
+    pub(crate) fn is_negative(&self) -> bool {
         self.unscaled.is_negative()
     }
 
     /// True for more than nothing.
-    pub fn is_positive(&self) -> bool {
+    pub(crate) fn is_positive(&self) -> bool {
         self.unscaled.is_positive()
     }
 
     /// The number, as close as a floating point number comes.
-    pub fn approximate(&self) -> f64 {
+    pub(crate) fn approximate(&self) -> f64 {
         self.unscaled.to_f64().unwrap_or(f64::NAN) * 10_f64.powi(self.exponent)
     }
 
-    /// The notation it is written in.
-    pub fn notation(&self) -> Notation {
-        self.notation
-    }
-
     /// The next whole number away from zero, limited to 64 bits.
-    pub fn value(&self) -> i64 {
+    pub(crate) fn value(&self) -> i64 {
         self.scaled(0)
     }
 
     /// The next whole number of thousandths away from zero, limited to 64 bits.
-    pub fn milli_value(&self) -> i64 {
+    pub(crate) fn milli_value(&self) -> i64 {
         self.scaled(-3)
     }
 
@@ -267,7 +257,7 @@ impl Quantity {
     }
 
     /// Rounds away from zero to a power of ten; says whether that changed nothing.
-    pub fn round_up(&mut self, exponent: i32) -> bool {
+    pub(crate) fn round_up(&mut self, exponent: i32) -> bool {
         if self.exponent >= exponent {
             return true;
         }
@@ -296,7 +286,7 @@ impl Quantity {
     }
 
     /// Adds another amount. Zero takes over the notation of what is added to it.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.text = None;
         if self.is_zero() {
             self.notation = other.notation;
@@ -305,7 +295,7 @@ impl Quantity {
     }
 
     /// Takes another amount away. Zero takes over the notation of what is taken from it.
-    pub fn subtract(&mut self, other: &Self) {
+    pub(crate) fn subtract(&mut self, other: &Self) {
         self.text = None;
         if self.is_zero() {
             self.notation = other.notation;

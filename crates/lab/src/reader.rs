@@ -23,19 +23,22 @@ pub trait Reader: Send + Sync {
 
 /// Objects in a plain list, for tests of what decides.
 #[derive(Debug, Default)]
-pub struct Fixture {
+#[cfg(test)]
+pub(crate) struct Fixture {
     objects: Vec<(GroupResource, Arc<Value>)>,
 }
 
+#[cfg(test)]
 impl Fixture {
     /// Adds an object of a resource.
     #[must_use]
-    pub fn with(mut self, of: GroupResource, object: Value) -> Self {
+    pub(crate) fn with(mut self, of: GroupResource, object: Value) -> Self {
         self.objects.push((of, Arc::new(object)));
         self
     }
 }
 
+#[cfg(test)]
 impl Reader for Fixture {
     fn get(&self, of: &GroupResource, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.list(of, Some(namespace)).into_iter().find(|object| object["metadata"]["name"] == name)

@@ -2,7 +2,7 @@
 
 /// A parsed label selector: all requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LabelSelector {
+pub(crate) struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
@@ -24,14 +24,14 @@ enum Operator {
 
 /// A parsed field selector: all terms must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldSelector {
+pub(crate) struct FieldSelector {
     /// Field, wanted value, and whether it must be equal.
     pub terms: Vec<(String, String, bool)>,
 }
 
 impl LabelSelector {
     /// Parses the text of a query, such as `app=web,tier in (a, b),!old`.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Tokens::of(text);
         let mut requirements = Vec::new();
         if tokens.peek() == &Token::End {
@@ -59,7 +59,7 @@ impl LabelSelector {
     }
 
     /// The selector of a `LabelSelector` object (`matchLabels`, `matchExpressions`).
-    pub fn from_object(selector: &serde_json::Value) -> Result<Self, String> {
+    pub(crate) fn from_object(selector: &serde_json::Value) -> Result<Self, String> {
         let mut requirements = Vec::new();
         for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
             let value = value.as_str().unwrap_or_default().to_owned();
@@ -86,17 +86,17 @@ impl LabelSelector {
     }
 
     /// True when it asks for nothing.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
     /// True when the labels fulfil it.
-    pub fn matches(&self, labels: &[(String, String)]) -> bool {
+    pub(crate) fn matches(&self, labels: &[(String, String)]) -> bool {
         self.matches_by(|key| labels.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str()))
     }
 
     /// True when the labels of an object (a JSON map, or null) fulfil it.
-    pub fn matches_object(&self, labels: &serde_json::Value) -> bool {
+    pub(crate) fn matches_object(&self, labels: &serde_json::Value) -> bool {
         self.matches_by(|key| labels.get(key).and_then(serde_json::Value::as_str))
     }
 
@@ -122,7 +122,7 @@ impl LabelSelector {
 
 impl FieldSelector {
     /// Parses the text of a query, such as `metadata.name=a,status.phase!=Running`.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut terms = Vec::new();
         for part in split_unescaped(text) {
             if part.is_empty() {
@@ -141,18 +141,18 @@ impl FieldSelector {
     }
 
     /// True when it asks for nothing.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
     /// The value a field must have, when the selector says so.
-    pub fn required(&self, field: &str) -> Option<&str> {
+    pub(crate) fn required(&self, field: &str) -> Option<&str> {
         let found = self.terms.iter().find(|(name, _, equal)| *equal && name == field);
         found.map(|(_, value, _)| value.as_str())
     }
 
     /// True when the fields fulfil it; `value_of` gives a field's value, empty when it is not set.
-    pub fn matches<'a>(&self, value_of: impl Fn(&str) -> &'a str) -> bool {
+    pub(crate) fn matches<'a>(&self, value_of: impl Fn(&str) -> &'a str) -> bool {
         self.terms.iter().all(|(field, value, equal)| (value_of(field) == value) == *equal)
     }
 }

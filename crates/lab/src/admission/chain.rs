@@ -15,7 +15,7 @@ use super::policies::{self, Policies};
 use super::quota::{self, Charge, Charged};
 use super::review::{Operation, Review};
 use super::webhooks::{self, Invoked, Registered, Webhook};
-use super::{Hook, Kinds, SharedAuthorizer, Warnings, json, security, warn};
+use super::{Kinds, SharedAuthorizer, Warnings, json, security, warn};
 use crate::clock::Clock;
 use crate::names::GroupResource;
 use crate::reader::Reader;
@@ -27,7 +27,7 @@ const ACCOUNT_WAITS: usize = 10;
 const ACCOUNT_WAIT: Duration = Duration::from_millis(150);
 
 /// What [`Admission`] is made of.
-pub struct AdmissionParts {
+pub(crate) struct AdmissionParts {
     /// The stored objects.
     pub reader: Arc<dyn Reader>,
     /// Knowledge about kinds.
@@ -38,12 +38,10 @@ pub struct AdmissionParts {
     pub client: Arc<Client>,
     /// Who may do what.
     pub authorizer: SharedAuthorizer,
-    /// Code that takes part, in the order it is called.
-    pub hooks: Vec<Arc<dyn Hook>>,
 }
 
 /// Runs requests through admission. One per server.
-pub struct Admission {
+pub(crate) struct Admission {
     parts: AdmissionParts,
     mutating: Mutex<Registered>,
     validating: Mutex<Registered>,
@@ -52,7 +50,7 @@ pub struct Admission {
 
 impl fmt::Debug for Admission {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Admission").field("hooks", &self.parts.hooks.len()).finish_non_exhaustive()
+        formatter.debug_struct("Admission").finish_non_exhaustive()
     }
 }
 
@@ -76,7 +74,7 @@ fn restore_managed(review: &mut Review<'_>, managed: Option<Value>, warnings: &m
 
 impl Admission {
     /// Admission with these parts.
-    pub fn new(parts: AdmissionParts) -> Self {
+    pub(crate) fn new(parts: AdmissionParts) -> Self {
         Self {
             parts,
             mutating: Mutex::new(Registered::default()),
@@ -87,7 +85,7 @@ impl Admission {
 
     /// Lets everybody change the object, or refuses it. To be called with the defaulted object, before it is
     /// validated.
-    pub async fn mutate(&self, review: &mut Review<'_>) -> Result<Warnings, Status> {
+    pub(crate) async fn mutate(&self, review: &mut Review<'_>) -> Result<Warnings, Status> {
         let mut warnings = Warnings::new();
         let managed =
             review.object.as_ref().and_then(|object| object["metadata"].get("managedFields").cloned());
@@ -113,11 +111,6 @@ impl Admission {
     ) -> Result<bool, Status> {
         self.mutate_built_in(review).await?;
         let mut changed = policies::mutating::mutate(self, review, applied, again)?;
-        for hook in &self.parts.hooks {
-            let before = review.object.clone();
-            hook.mutate(review).await?.into_iter().for_each(|text| warn(warnings, text));
-            changed |= before != review.object;
-        }
         changed |= webhooks::mutate(self, review, invoked, again, warnings).await?;
         Ok(changed)
     }
@@ -141,7 +134,7 @@ impl Admission {
 
     /// Refuses the object, or not. To be called after it was validated, right before it is stored. Quotas are
     /// left to [`Admission::charge`].
-    pub async fn validate(&self, review: &Review<'_>) -> Result<Warnings, Status> {
+    pub(crate) async fn validate(&self, review: &Review<'_>) -> Result<Warnings, Status> {
         let mut warnings = Warnings::new();
         let reader = self.reader();
         limit_ranger::validate(review, reader)?;
@@ -153,16 +146,13 @@ impl Admission {
         certificates::validate(review, self.authorizer())?;
         pod_resize::validate(review, reader)?;
         policies::validating::validate(self, review, &mut warnings)?;
-        for hook in &self.parts.hooks {
-            hook.validate(review).await?.into_iter().for_each(|text| warn(&mut warnings, text));
-        }
         webhooks::validate(self, review, &mut warnings).await?;
         Ok(warnings)
     }
 
     /// The last step: what the object uses of the quotas of its namespace, apart from what the request was charged
     /// already. The charges are to be written together with the object.
-    pub fn charge(&self, review: &Review<'_>, charged: &Charged) -> Result<Vec<Charge>, Status> {
+    pub(crate) fn charge(&self, review: &Review<'_>, charged: &Charged) -> Result<Vec<Charge>, Status> {
         quota::charge(review, self.reader(), charged, self.parts.clock.now())
     }
 

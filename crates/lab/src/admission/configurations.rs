@@ -13,7 +13,7 @@ use crate::status::{FieldProblem, Problem};
 ///
 /// What was there before and stays is judged more mildly: it may use what new expressions may not use yet, and
 /// conditions that do not change at all are not looked at.
-pub fn expression_problems(kind: &Gvk, object: &Value, old: Option<&Value>) -> Vec<FieldProblem> {
+pub(crate) fn expression_problems(kind: &Gvk, object: &Value, old: Option<&Value>) -> Vec<FieldProblem> {
     if kind.group != "admissionregistration.k8s.io" {
         return Vec::new();
     }

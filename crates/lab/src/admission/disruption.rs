@@ -16,11 +16,11 @@ const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 const CONDITION: &str = "DisruptionAllowed";
 
 /// How many pods the controller of a pod wants: its uid and its scale. An error says why that is not known.
-pub type Scale = Result<Option<(String, i64)>, String>;
+pub(crate) type Scale = Result<Option<(String, i64)>, String>;
 
 /// What a budget's status has to become.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Computed {
+pub(crate) struct Computed {
     /// The new status; nothing if it has that already.
     pub status: Option<Value>,
     /// When to look again even if nothing happens.
@@ -31,7 +31,7 @@ pub struct Computed {
 ///
 /// `scale` tells, for the controller reference of a pod, which controller stands behind it in the end (the
 /// deployment of a replica set) and how many pods that wants.
-pub fn compute(
+pub(crate) fn compute(
     budget: &Value,
     pods: &[Arc<Value>],
     scale: &dyn Fn(&Value) -> Scale,

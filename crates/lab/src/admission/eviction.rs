@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::disruption;
-use super::json::{at, items, list, object, text};
+use super::json::{at, items, object, text};
 use super::selector::Selector;
 use crate::clock::seconds;
 use crate::status::{Cause, Status};
@@ -17,7 +17,7 @@ const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption
 
 /// A pod that may be evicted: what to write before it is deleted, and how.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Eviction {
+pub(crate) struct Eviction {
     /// The new status of a budget, to be written only if the budget still has this resource version; otherwise
     /// the decision has to be made again. Not to be written in dry runs.
     pub budget: Option<BudgetUpdate>,
@@ -30,7 +30,7 @@ pub struct Eviction {
 
 /// What to write to a budget.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BudgetUpdate {
+pub(crate) struct BudgetUpdate {
     /// The name of the budget.
     pub name: String,
     /// The resource version it has.
@@ -40,7 +40,7 @@ pub struct BudgetUpdate {
 }
 
 /// Decides whether a pod may be evicted, given the budgets of its namespace.
-pub fn evict(pod: &Value, budgets: &[Arc<Value>], now: Timestamp) -> Result<Eviction, Status> {
+pub(crate) fn evict(pod: &Value, budgets: &[Arc<Value>], now: Timestamp) -> Result<Eviction, Status> {
     let leaves = !pod["metadata"]["deletionTimestamp"].is_null();
     let phase = text(&pod["status"]["phase"]);
     let is_over = leaves || matches!(phase, "Succeeded" | "Failed");
@@ -76,32 +76,6 @@ pub fn evict(pod: &Value, budgets: &[Arc<Value>], now: Timestamp) -> Result<Evic
         only_as_it_is: false,
         on_conflict: None,
     })
-}
-
-/// The pod with the condition that says why it goes.
-pub fn with_condition(pod: &Value, now: Timestamp) -> Value {
-    let mut pod = pod.clone();
-    let generation = pod["metadata"]["generation"].clone();
-    let conditions = list(at(&mut pod, "status"), "conditions");
-    let wanted = json!({
-        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": seconds(now),
-    });
-    match conditions.iter_mut().find(|one| one["type"] == "DisruptionTarget") {
-        None => conditions.push(wanted),
-        Some(known) => {
-            let since =
-                if known["status"] == "True" { known["lastTransitionTime"].clone() } else { Value::Null };
-            *known = wanted;
-            if !since.is_null() {
-                known["lastTransitionTime"] = since;
-            }
-            if known.get("observedGeneration").is_some() {
-                known["observedGeneration"] = generation;
-            }
-        }
-    }
-    pod
 }
 
 /// True if the pod says it is ready.
@@ -194,6 +168,8 @@ fn busy(name: &str) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn budget(status: &Value) -> Arc<Value> {

@@ -12,7 +12,7 @@ use crate::status::Status;
 
 /// The resource a webhook or a policy is called for, which may be another version than the one of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Matched {
+pub(crate) struct Matched {
     /// The group of the resource.
     pub group: String,
     /// Its version.
@@ -25,7 +25,7 @@ pub struct Matched {
 
 /// A compiled rule: `RuleWithOperations`, with the names that policies may add.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub(crate) struct Rule {
     operations: Vec<String>,
     groups: Vec<String>,
     versions: Vec<String>,
@@ -36,7 +36,7 @@ pub struct Rule {
 
 impl Rule {
     /// Reads a rule.
-    pub fn read(rule: &Value) -> Self {
+    pub(crate) fn read(rule: &Value) -> Self {
         let texts = |key: &str| items(&rule[key]).map(|item| text(item).to_owned()).collect();
         let resources = items(&rule["resources"])
             .map(|item| {
@@ -55,7 +55,7 @@ impl Rule {
     }
 
     /// Reads a list of rules.
-    pub fn read_all(rules: &Value) -> Vec<Self> {
+    pub(crate) fn read_all(rules: &Value) -> Vec<Self> {
         items(rules).map(Self::read).collect()
     }
 
@@ -89,7 +89,7 @@ impl Rule {
 
 /// The first of the rules that a request matches: under the name it was made by, or, if asked for, under an
 /// equivalent one.
-pub fn by_rules(
+pub(crate) fn by_rules(
     rules: &[Rule],
     equivalent: bool,
     review: &Review<'_>,
@@ -132,7 +132,7 @@ pub fn by_rules(
 }
 
 /// What a request is about, under the name it was made by.
-pub fn as_asked(review: &Review<'_>) -> Matched {
+pub(crate) fn as_asked(review: &Review<'_>) -> Matched {
     Matched {
         group: review.attributes.group.clone(),
         version: review.attributes.version.clone(),
@@ -142,7 +142,11 @@ pub fn as_asked(review: &Review<'_>) -> Matched {
 }
 
 /// True if the namespace of a request is selected. Requests outside of namespaces always are.
-pub fn by_namespace(selector: &Selector, review: &Review<'_>, reader: &dyn Reader) -> Result<bool, Status> {
+pub(crate) fn by_namespace(
+    selector: &Selector,
+    review: &Review<'_>,
+    reader: &dyn Reader,
+) -> Result<bool, Status> {
     let namespace = review.namespace();
     if (namespace.is_empty() && review.attributes.resource != "namespaces") || selector.is_empty() {
         return Ok(true);
@@ -161,7 +165,7 @@ pub fn by_namespace(selector: &Selector, review: &Review<'_>, reader: &dyn Reade
 }
 
 /// True if the object as it will be, or as it is, is selected.
-pub fn by_object(selector: &Selector, review: &Review<'_>) -> bool {
+pub(crate) fn by_object(selector: &Selector, review: &Review<'_>) -> bool {
     let labels = |object: &Value| selector.matches(&object["metadata"]["labels"]);
     selector.is_empty()
         || review.object.as_ref().is_some_and(labels)
@@ -170,7 +174,7 @@ pub fn by_object(selector: &Selector, review: &Review<'_>) -> bool {
 
 /// Compiled `MatchResources` of a policy or a binding.
 #[derive(Debug, Clone)]
-pub struct Constraints {
+pub(crate) struct Constraints {
     namespace: Result<Selector, String>,
     object: Result<Selector, String>,
     rules: Vec<Rule>,
@@ -180,7 +184,7 @@ pub struct Constraints {
 
 impl Constraints {
     /// Compiles the constraints.
-    pub fn compile(constraints: &Value) -> Self {
+    pub(crate) fn compile(constraints: &Value) -> Self {
         // Selectors that are not set select everything: the server sets them when it stores the object.
         let selector = |key: &str| match &constraints[key] {
             Value::Null => Selector::compile(&Value::Object(serde_json::Map::new())),
@@ -196,7 +200,7 @@ impl Constraints {
     }
 
     /// What a policy is called for, if the request is one of those it is about. Failures are sentences.
-    pub fn matches(
+    pub(crate) fn matches(
         &self,
         review: &Review<'_>,
         reader: &dyn Reader,
@@ -231,7 +235,7 @@ impl Constraints {
 }
 
 /// Kinds that API-registered webhooks and policies are never called for, lest they lock each other out.
-pub fn is_exempt(review: &Review<'_>) -> bool {
+pub(crate) fn is_exempt(review: &Review<'_>) -> bool {
     const CONFIGURATIONS: [&str; 6] = [
         "ValidatingWebhookConfiguration",
         "MutatingWebhookConfiguration",
@@ -244,7 +248,7 @@ pub fn is_exempt(review: &Review<'_>) -> bool {
 }
 
 /// Questions about who may do what, which nobody outside may answer.
-pub fn is_virtual(review: &Review<'_>) -> bool {
+pub(crate) fn is_virtual(review: &Review<'_>) -> bool {
     let resource = review.attributes.resource.as_str();
     match review.attributes.group.as_str() {
         "authentication.k8s.io" => matches!(resource, "selfsubjectreviews" | "tokenreviews"),

@@ -1,28 +1,27 @@
 //! Admission: what happens to an object between decoding and validation, and whether it may happen at all.
 //!
 //! [`Admission`] runs the steps of the real server in its order: the built-in rules ([`plugins`]), policies
-//! ([`policies`]), code mounted in process ([`Hook`]) and webhooks ([`webhooks`]). What needs to be committed
-//! together with the object, the usage of quotas, is computed apart by [`Admission::charge`].
+//! ([`policies`]) and webhooks ([`webhooks`]). What needs to be committed together with the object, the usage of
+//! quotas, is computed apart by [`Admission::charge`].
 
 mod chain;
-pub mod configurations;
-pub mod disruption;
-pub mod eviction;
-pub mod matching;
+pub(crate) mod configurations;
+pub(crate) mod disruption;
+pub(crate) mod eviction;
+pub(crate) mod matching;
 mod patch;
-pub mod plugins;
-pub mod policies;
-pub mod quota;
-pub mod review;
-pub mod security;
-pub mod selector;
+pub(crate) mod plugins;
+pub(crate) mod policies;
+pub(crate) mod quota;
+pub(crate) mod review;
+pub(crate) mod security;
+pub(crate) mod selector;
 #[cfg(test)]
 mod testing;
-pub mod webhooks;
+pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::attributes::Attributes;
@@ -30,32 +29,23 @@ use crate::json;
 use crate::names::Gvk;
 use crate::status::Status;
 
-pub use chain::{Admission, AdmissionParts};
-pub use review::{Operation, Review};
+pub(crate) use chain::{Admission, AdmissionParts};
+pub(crate) use review::{Operation, Review};
 
 /// Sentences for `Warning` headers, in order and without repetitions.
-pub type Warnings = Vec<String>;
+pub(crate) type Warnings = Vec<String>;
 
 /// Adds a warning, unless it was given already.
-pub fn warn(warnings: &mut Warnings, text: impl Into<String>) {
+pub(crate) fn warn(warnings: &mut Warnings, text: impl Into<String>) {
     let text = text.into();
     if !warnings.contains(&text) {
         warnings.push(text);
     }
 }
 
-/// Code that takes part in admission in process, where otherwise a webhook would be called.
-pub trait Hook: Send + Sync {
-    /// Changes the object, or refuses it. Called after the built-in rules and before the webhooks.
-    fn mutate<'a>(&'a self, review: &'a mut Review<'_>) -> BoxFuture<'a, Result<Warnings, Status>>;
-
-    /// Refuses the object, or not. Called before the webhooks.
-    fn validate<'a>(&'a self, review: &'a Review<'_>) -> BoxFuture<'a, Result<Warnings, Status>>;
-}
-
 /// Another way to name what a request is about: the same stored objects in another group or version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Equivalent {
+pub(crate) struct Equivalent {
     /// The group of the resource.
     pub group: String,
     /// Its version.
@@ -68,7 +58,7 @@ pub struct Equivalent {
 
 /// A JSON patch that could not be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PatchFailure {
+pub(crate) struct PatchFailure {
     /// True if it was a `test` that failed.
     pub by_test: bool,
     /// Why, in words.
@@ -76,7 +66,7 @@ pub struct PatchFailure {
 }
 
 /// What admission needs to know about kinds and cannot know itself.
-pub trait Kinds: Send + Sync {
+pub(crate) trait Kinds: Send + Sync {
     /// The other groups and versions that serve the same objects, in the order they were registered. Empty for
     /// a resource of one version.
     fn equivalents(&self, group: &str, version: &str, resource: &str, subresource: &str) -> Vec<Equivalent>;
@@ -121,7 +111,7 @@ pub trait Kinds: Send + Sync {
 
 /// The answer of an authorizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     /// True if the request may be made.
     pub allowed: bool,
     /// Why, or why not.
@@ -131,15 +121,17 @@ pub struct Decision {
 }
 
 /// Says who may do what.
-pub trait Authorizer: Send + Sync {
+pub(crate) trait Authorizer: Send + Sync {
     /// Decides about a request.
     fn decide(&self, attributes: &Attributes) -> Decision;
 }
 
 /// Allows everything, for servers without authorization and for tests.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct AllowAll;
+#[cfg(test)]
+pub(crate) struct AllowAll;
 
+#[cfg(test)]
 impl Authorizer for AllowAll {
     fn decide(&self, _: &Attributes) -> Decision {
         Decision { allowed: true, reason: String::new(), error: None }
@@ -147,4 +139,4 @@ impl Authorizer for AllowAll {
 }
 
 /// An authorizer that is shared.
-pub type SharedAuthorizer = Arc<dyn Authorizer>;
+pub(crate) type SharedAuthorizer = Arc<dyn Authorizer>;

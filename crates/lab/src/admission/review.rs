@@ -11,25 +11,22 @@ use crate::status::Status;
 
 /// What is done to the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// It is made.
     Create,
     /// It is changed.
     Update,
     /// It is removed.
     Delete,
-    /// Somebody connects to it, as `exec` and `proxy` do.
-    Connect,
 }
 
 impl Operation {
     /// `CREATE` and so on.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
-            Self::Connect => "CONNECT",
         }
     }
 }
@@ -42,7 +39,7 @@ impl fmt::Display for Operation {
 
 /// A request on its way through admission.
 #[derive(Debug, Clone)]
-pub struct Review<'a> {
+pub(crate) struct Review<'a> {
     /// Who asks for what.
     pub attributes: &'a Attributes,
     /// The kind of the object in the request, such as `Eviction` for `pods/eviction`.
@@ -61,22 +58,22 @@ pub struct Review<'a> {
 
 impl Review<'_> {
     /// True if the request is about the objects of a resource themselves, not about a subresource.
-    pub fn is(&self, group: &str, resource: &str) -> bool {
+    pub(crate) fn is(&self, group: &str, resource: &str) -> bool {
         self.is_resource(group, resource) && self.attributes.subresource.is_empty()
     }
 
     /// True if the request is about a resource or any subresource of it.
-    pub fn is_resource(&self, group: &str, resource: &str) -> bool {
+    pub(crate) fn is_resource(&self, group: &str, resource: &str) -> bool {
         self.attributes.group == group && self.attributes.resource == resource
     }
 
     /// True if the object in the request is of a kind, in whatever version.
-    pub fn is_kind(&self, group: &str, kind: &str) -> bool {
+    pub(crate) fn is_kind(&self, group: &str, kind: &str) -> bool {
         self.kind.group == group && self.kind.kind == kind
     }
 
     /// The name of the object: that of the request, or what the object to create is called.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         if self.attributes.name.is_empty() && self.operation == Operation::Create {
             return self
                 .object
@@ -88,7 +85,7 @@ impl Review<'_> {
     }
 
     /// The namespace of the object. Namespaces count as being in themselves.
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         if self.attributes.namespace.is_empty() && self.is_resource("", "namespaces") {
             return self.name();
         }
@@ -96,7 +93,7 @@ impl Review<'_> {
     }
 
     /// The name that messages show, which is never empty.
-    pub fn shown_name(&self) -> &str {
+    pub(crate) fn shown_name(&self) -> &str {
         let name = self.name();
         if !name.is_empty() {
             return name;
@@ -110,7 +107,7 @@ impl Review<'_> {
     }
 
     /// 403 with the reason in words.
-    pub fn forbidden(&self, why: &str) -> Status {
+    pub(crate) fn forbidden(&self, why: &str) -> Status {
         Status::forbidden(&self.attributes.group, &self.attributes.resource, self.shown_name(), why)
     }
 }

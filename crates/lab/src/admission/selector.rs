@@ -6,7 +6,7 @@ use super::json::{entries, items, text};
 
 /// A compiled `LabelSelector`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selector {
+pub(crate) struct Selector {
     /// Absent for a selector that selects nothing.
     requirements: Option<Vec<Requirement>>,
 }
@@ -27,7 +27,7 @@ enum Test {
 
 impl Selector {
     /// Compiles the selector in a field. A field that is not there selects nothing, an empty one everything.
-    pub fn compile(field: &Value) -> Result<Self, String> {
+    pub(crate) fn compile(field: &Value) -> Result<Self, String> {
         if field.is_null() {
             return Ok(Self { requirements: None });
         }
@@ -52,12 +52,12 @@ impl Selector {
     }
 
     /// True if it selects everything.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.requirements.as_ref().is_some_and(Vec::is_empty)
     }
 
     /// True if it selects something with these labels (an object of strings, or null for none).
-    pub fn matches(&self, labels: &Value) -> bool {
+    pub(crate) fn matches(&self, labels: &Value) -> bool {
         let Some(requirements) = &self.requirements else { return false };
         requirements.iter().all(|requirement| {
             let value = labels.get(&requirement.key).and_then(Value::as_str);

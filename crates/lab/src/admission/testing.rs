@@ -87,7 +87,6 @@ pub(super) fn admission(objects: Fixture) -> Admission {
         kinds: Arc::new(PlainKinds),
         clock: clock::system(),
         authorizer: Arc::new(AllowAll),
-        hooks: Vec::new(),
     })
 }
 

@@ -236,6 +236,10 @@ impl Presenter {
     /// A row of a table, with as much of its object as the client wants.
     fn row(&self, cells: &[Value], object: &Value) -> Value {
         let mut row = json!({"cells": cells});
+        let conditions = table::conditions(&self.served.kind, object);
+        if !conditions.is_empty() {
+            row["conditions"] = conditions.into();
+        }
         match self.include {
             Include::Nothing => {}
             Include::Metadata => row["object"] = self.metadata_of(object),

@@ -6,7 +6,7 @@ use crate::quantity::{Notation, Quantity};
 
 /// An amount. Only those that fit 64 bits and a power of ten can be told to be whole.
 #[derive(Debug, Clone)]
-pub struct Amount {
+pub(crate) struct Amount {
     exact: Quantity,
     small: Option<Small>,
 }

@@ -14,7 +14,7 @@ use super::{
 
 /// The names an expression can use.
 #[derive(Debug, Clone, Default)]
-pub struct Env {
+pub(crate) struct Env {
     /// Variables and their types.
     pub variables: BTreeMap<String, Type>,
     /// True for expressions that are stored already: they may use what new ones may not yet.

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::types::{Record, Type};
 
 /// The largest request there is, in bytes. Bounds what is not bounded otherwise.
-pub const MAX_REQUEST: i64 = 3 * 1024 * 1024;
+pub(crate) const MAX_REQUEST: i64 = 3 * 1024 * 1024;
 
 /// The type of a value, how large it can be, and how small.
 #[derive(Debug, Clone)]
-pub struct Decl {
+pub(crate) struct Decl {
     /// The type.
     pub kind: DeclKind,
     /// The most characters, items or entries; 0 where that is no question.
@@ -20,7 +20,7 @@ pub struct Decl {
 
 /// The type of a value.
 #[derive(Debug, Clone)]
-pub enum DeclKind {
+pub(crate) enum DeclKind {
     /// A type without parts.
     Simple(Type),
     /// A list of items.
@@ -33,12 +33,12 @@ pub enum DeclKind {
 
 impl Decl {
     /// A type without parts.
-    pub fn simple(of: Type, max_elements: u64, min_size: i64) -> Self {
+    pub(crate) fn simple(of: Type, max_elements: u64, min_size: i64) -> Self {
         Self { kind: DeclKind::Simple(of), max_elements, min_size }
     }
 
     /// The type as expressions know it. Records are called by where they are, below `name`.
-    pub fn named(&self, name: &str) -> Type {
+    pub(crate) fn named(&self, name: &str) -> Type {
         match &self.kind {
             DeclKind::Simple(of) => of.clone(),
             DeclKind::List(item) => Type::list(item.named(&format!("{name}.@idx"))),

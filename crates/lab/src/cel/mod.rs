@@ -29,26 +29,23 @@ mod timestamps;
 mod types;
 mod value;
 
-pub use amount::Amount;
-pub use check::Env;
-pub use decl::{Decl, DeclKind, MAX_REQUEST};
-pub use named_formats::NamedFormat;
-pub use range::Range;
-pub use semver::Semver;
-pub use shape::{DYNAMIC, ListKind, Shape, ShapeKind, escape};
-pub use types::{Record, Type};
-pub use value::{Failure, Host, Key, List, Map, Result, Text, Timestamp, Val};
+pub(crate) use check::Env;
+pub(crate) use decl::{Decl, DeclKind, MAX_REQUEST};
+pub(crate) use range::Range;
+pub(crate) use shape::{ListKind, Shape, ShapeKind, escape};
+pub(crate) use types::{Record, Type};
+pub(crate) use value::{Failure, Host, Key, Result, Val};
 
 /// An expression that is known to make sense.
 #[derive(Debug)]
-pub struct Expression {
+pub(crate) struct Expression {
     checked: check::Checked,
     node: plan::Node,
 }
 
 /// Why an expression cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CompileError {
+pub(crate) enum CompileError {
     /// It makes no sense; all that is wrong with it, line by line.
     #[error("compilation failed: {0}")]
     Issues(String),
@@ -59,7 +56,7 @@ pub enum CompileError {
 
 /// What came of an evaluation, and what it took.
 #[derive(Debug)]
-pub struct Outcome<'a> {
+pub(crate) struct Outcome<'a> {
     /// The value, or why there is none.
     pub result: Result<'a>,
     /// What it cost.
@@ -68,7 +65,7 @@ pub struct Outcome<'a> {
 
 impl Expression {
     /// Reads an expression and checks it; the error shows all that is wrong with it.
-    pub fn compile(source: &str, env: &Env) -> std::result::Result<Self, CompileError> {
+    pub(crate) fn compile(source: &str, env: &Env) -> std::result::Result<Self, CompileError> {
         let characters: Vec<char> = source.chars().collect();
         let checked = parser::parse(&characters).and_then(|parsed| check::check(parsed, env));
         let checked = checked.map_err(|complaints| CompileError::Issues(complaints.show(&characters)))?;
@@ -77,24 +74,28 @@ impl Expression {
     }
 
     /// Evaluates it with these variables, as long as it costs no more than the limit.
-    pub fn evaluate<'a>(&'a self, variables: &dyn Fn(&str) -> Option<Result<'a>>, limit: u64) -> Outcome<'a> {
+    pub(crate) fn evaluate<'a>(
+        &'a self,
+        variables: &dyn Fn(&str) -> Option<Result<'a>>,
+        limit: u64,
+    ) -> Outcome<'a> {
         let mut run = run::Run::new(variables, limit);
         let result = run.eval(&self.node);
         Outcome { result, cost: run.cost }
     }
 
     /// The type of its values.
-    pub fn result_type(&self) -> &Type {
+    pub(crate) fn result_type(&self) -> &Type {
         self.checked.type_of(&self.checked.expr)
     }
 
     /// True when it uses a variable.
-    pub fn uses(&self, variable: &str) -> bool {
+    pub(crate) fn uses(&self, variable: &str) -> bool {
         self.checked.uses(variable)
     }
 
     /// What it can cost, when its variables are no larger than declared.
-    pub fn cost(&self, root: &Decl) -> Range {
+    pub(crate) fn cost(&self, root: &Decl) -> Range {
         cost::estimate(&self.checked, root)
     }
 }

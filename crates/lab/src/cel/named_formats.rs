@@ -10,7 +10,7 @@ use crate::{
 
 /// A format of texts.
 #[derive(Debug)]
-pub struct NamedFormat {
+pub(crate) struct NamedFormat {
     /// The name it is found by.
     pub name: &'static str,
     /// The name it has.

@@ -4,7 +4,7 @@ use std::ops::Add;
 
 /// The least and the most something can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub(crate) struct Range {
     /// The least.
     pub min: u64,
     /// The most; the largest number when nobody knows.

@@ -6,7 +6,7 @@ use crate::gotext::quote;
 
 /// A semantic version. What it was built from says nothing about its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Semver {
+pub(crate) struct Semver {
     /// The first number.
     pub major: u64,
     /// The second number.

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashMap};
 
 /// What a piece of JSON is to an expression.
 #[derive(Debug, Clone)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// Whether it can be `null`.
     pub nullable: bool,
     /// What it is otherwise.
@@ -13,7 +13,7 @@ pub struct Shape {
 
 /// What a piece of JSON is to an expression.
 #[derive(Debug, Clone)]
-pub enum ShapeKind {
+pub(crate) enum ShapeKind {
     /// What it looks like.
     Dynamic,
     /// A whole number or a text.
@@ -52,7 +52,7 @@ pub enum ShapeKind {
 
 /// How the items of a list are told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListKind {
+pub(crate) enum ListKind {
     /// By their place.
     Atomic,
     /// By their value.
@@ -62,10 +62,10 @@ pub enum ListKind {
 }
 
 /// The shape of JSON nothing is known about.
-pub static DYNAMIC: Shape = Shape { nullable: true, kind: ShapeKind::Dynamic };
+pub(crate) static DYNAMIC: Shape = Shape { nullable: true, kind: ShapeKind::Dynamic };
 
 /// The name of a field in expressions; none when it cannot have one.
-pub fn escape(name: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn escape(name: &str) -> Option<Cow<'_, str>> {
     let first = name.chars().next()?;
     if first.is_ascii_digit() {
         return None;

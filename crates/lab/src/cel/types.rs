@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// The type of an expression.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Type {
+pub(crate) enum Type {
     /// Anything; found out when it is evaluated.
     Dyn,
     /// The type of what is wrong.
@@ -43,7 +43,7 @@ pub enum Type {
 
 /// A record: its name and its fields.
 #[derive(Debug)]
-pub struct Record {
+pub(crate) struct Record {
     /// The name, unique among the records of an environment.
     pub name: String,
     /// The fields by the names they have in expressions.
@@ -52,7 +52,7 @@ pub struct Record {
 
 impl Record {
     /// The name of the field that stands for all others, of records that can have any field.
-    pub const ANY: &'static str = "*";
+    pub(crate) const ANY: &'static str = "*";
 
     /// The field of this name. Names that mean something else in expressions can be written as they are.
     pub(crate) fn field(&self, name: &str) -> Option<&Type> {
@@ -101,22 +101,22 @@ impl PartialEq for Record {
 
 impl Type {
     /// A list of this type.
-    pub fn list(item: Type) -> Self {
+    pub(crate) fn list(item: Type) -> Self {
         Self::List(Arc::new(item))
     }
 
     /// A map with these keys and values.
-    pub fn map(key: Type, value: Type) -> Self {
+    pub(crate) fn map(key: Type, value: Type) -> Self {
         Self::Map(Arc::new(key), Arc::new(value))
     }
 
     /// A value that may be missing.
-    pub fn optional(inner: Type) -> Self {
+    pub(crate) fn optional(inner: Type) -> Self {
         Self::Opaque("optional_type".into(), vec![inner])
     }
 
     /// A type known by its name alone.
-    pub fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         Self::Record(Arc::new(Record { name: name.to_owned(), fields: BTreeMap::new() }))
     }
 

@@ -21,7 +21,7 @@ use super::{
 
 /// A value.
 #[derive(Debug, Clone)]
-pub enum Val<'a> {
+pub(crate) enum Val<'a> {
     /// Nothing.
     Null,
     /// True or false.
@@ -69,7 +69,7 @@ pub enum Val<'a> {
 }
 
 /// A value that is known to those who evaluate expressions only, such as the authorizer of policies.
-pub trait Host: fmt::Debug + Send + Sync {
+pub(crate) trait Host: fmt::Debug + Send + Sync {
     /// The name of its type.
     fn type_name(&self) -> &str;
 
@@ -82,7 +82,7 @@ pub trait Host: fmt::Debug + Send + Sync {
 
 /// A moment and its zone, in seconds east of Greenwich.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timestamp {
+pub(crate) struct Timestamp {
     /// The moment.
     pub moment: Moment,
     /// The zone it is shown in.
@@ -92,7 +92,7 @@ pub struct Timestamp {
 /// Why an expression has no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The sentence about it.
     pub message: String,
     /// True when evaluation was given up because it took too long.
@@ -101,7 +101,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure with a sentence.
-    pub fn new(message: impl Into<String>) -> Self {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), cancelled: false }
     }
 
@@ -112,7 +112,7 @@ impl Failure {
 
 /// A text, of the program or of the values it looks at.
 #[derive(Clone)]
-pub enum Text<'a> {
+pub(crate) enum Text<'a> {
     /// Part of a value.
     Borrowed(&'a str),
     /// Made by the program.
@@ -144,7 +144,7 @@ impl From<String> for Text<'_> {
 
 /// A list: of JSON, or made.
 #[derive(Debug, Clone)]
-pub enum List<'a> {
+pub(crate) enum List<'a> {
     /// Items of JSON, how to read each, and how they are told apart.
     Json(&'a [Value], &'a Shape, &'a ListKind),
     /// Items made by the program.
@@ -153,7 +153,7 @@ pub enum List<'a> {
 
 /// A map: of JSON, or made.
 #[derive(Debug, Clone)]
-pub enum Map<'a> {
+pub(crate) enum Map<'a> {
     /// Fields of JSON, and how to read them.
     Json(&'a serde_json::Map<String, Value>, &'a Shape),
     /// Entries made by the program.
@@ -162,7 +162,7 @@ pub enum Map<'a> {
 
 /// A key of a map; numbers of different types are the same key.
 #[derive(Debug, Clone)]
-pub enum Key<'a> {
+pub(crate) enum Key<'a> {
     /// True or false.
     Bool(bool),
     /// A whole number.
@@ -204,21 +204,21 @@ impl Ord for Key<'_> {
 static ATOMIC: ListKind = ListKind::Atomic;
 
 /// A value, or why there is none.
-pub type Result<'a, T = Val<'a>> = std::result::Result<T, Failure>;
+pub(crate) type Result<'a, T = Val<'a>> = std::result::Result<T, Failure>;
 
 impl<'a> Val<'a> {
     /// A text.
-    pub fn text(text: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn text(text: impl Into<Arc<str>>) -> Self {
         Self::Text(Text::Shared(text.into()))
     }
 
     /// A list of these items.
-    pub fn list(items: Vec<Val<'a>>) -> Self {
+    pub(crate) fn list(items: Vec<Val<'a>>) -> Self {
         Self::List(List::Made(Arc::new(items)))
     }
 
     /// A list of texts.
-    pub fn texts(items: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
+    pub(crate) fn texts(items: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         Self::list(items.into_iter().map(Self::text).collect())
     }
 
@@ -227,7 +227,7 @@ impl<'a> Val<'a> {
     }
 
     /// JSON as a value of some shape.
-    pub fn of_json(value: &'a Value, shape: &'a Shape) -> Result<'a> {
+    pub(crate) fn of_json(value: &'a Value, shape: &'a Shape) -> Result<'a> {
         let wrong = |expected: &str| {
             Err(Failure::new(format!("invalid data, expected {expected}, got {}", go_type(value))))
         };
@@ -293,7 +293,7 @@ impl<'a> Val<'a> {
     }
 
     /// JSON as what it looks like.
-    pub fn dynamic(value: &'a Value) -> Self {
+    pub(crate) fn dynamic(value: &'a Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(flag) => Self::Bool(*flag),
@@ -307,7 +307,7 @@ impl<'a> Val<'a> {
     }
 
     /// The name of the type at run time.
-    pub fn type_name(&self) -> &str {
+    pub(crate) fn type_name(&self) -> &str {
         match self {
             Self::Null => "null_type",
             Self::Bool(_) => "bool",
@@ -396,7 +396,7 @@ fn date_time(text: &str) -> std::result::Result<Timestamp, String> {
 
 impl<'a> List<'a> {
     /// How many items there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Json(items, ..) => items.len(),
             Self::Made(items) => items.len(),
@@ -404,12 +404,12 @@ impl<'a> List<'a> {
     }
 
     /// True when there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// One item, if there is one.
-    pub fn get(&self, place: usize) -> Option<Result<'a>> {
+    pub(crate) fn get(&self, place: usize) -> Option<Result<'a>> {
         match self {
             Self::Json(items, shape, _) => items.get(place).map(|item| Val::of_json(item, shape)),
             Self::Made(items) => items.get(place).cloned().map(Ok),
@@ -417,12 +417,12 @@ impl<'a> List<'a> {
     }
 
     /// All items; an item that cannot be read is a failure.
-    pub fn iter(&self) -> impl Iterator<Item = Result<'a>> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<'a>> + '_ {
         (0..self.len()).filter_map(|place| self.get(place))
     }
 
     /// All items, or the first failure.
-    pub fn to_vec(&self) -> Result<'a, Vec<Val<'a>>> {
+    pub(crate) fn to_vec(&self) -> Result<'a, Vec<Val<'a>>> {
         self.iter().collect()
     }
 
@@ -434,7 +434,7 @@ impl<'a> List<'a> {
 
 impl<'a> Map<'a> {
     /// How many entries there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Json(fields, _) => fields.len(),
             Self::Made(entries) => entries.len(),
@@ -442,12 +442,12 @@ impl<'a> Map<'a> {
     }
 
     /// True when there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The value of a key, if there is one.
-    pub fn find(&self, key: &Val<'a>) -> Option<Result<'a>> {
+    pub(crate) fn find(&self, key: &Val<'a>) -> Option<Result<'a>> {
         match (self, key) {
             (Self::Json(..), Val::Text(name)) => self.field(name, None),
             (Self::Json(_, shape), _) => {
@@ -486,7 +486,7 @@ impl<'a> Map<'a> {
     }
 
     /// All keys.
-    pub fn keys(&self) -> Vec<Val<'a>> {
+    pub(crate) fn keys(&self) -> Vec<Val<'a>> {
         match self {
             Self::Json(fields, shape) => match &shape.kind {
                 ShapeKind::Record(known) => fields
@@ -529,7 +529,7 @@ impl fmt::Display for Val<'_> {
 
 impl Val<'_> {
     /// Written as in an expression.
-    pub fn literal(&self) -> String {
+    pub(crate) fn literal(&self) -> String {
         match self {
             Self::Text(text) => gotext::quote(text),
             Self::Uint(number) => format!("{number}u"),

@@ -116,18 +116,6 @@ impl Agent {
         self.write(of, key, subresource, &options, Write::Apply { configuration, sent_as: None }).await
     }
 
-    /// Applies a status in the name of a manager, whoever else owns its fields.
-    pub(crate) async fn apply_status(
-        &self,
-        of: &GroupResource,
-        key: &Key,
-        manager: &str,
-        configuration: &Value,
-    ) -> Result<(), Status> {
-        let options = WriteOptions { field_manager: manager.to_owned(), force: true, ..self.options() };
-        self.write(of, key, "status", &options, Write::Apply { configuration, sent_as: None }).await
-    }
-
     async fn write(
         &self,
         of: &GroupResource,

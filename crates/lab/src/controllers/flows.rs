@@ -55,7 +55,7 @@ impl Controller for Flows {
                 "apiVersion": schema["apiVersion"], "kind": schema["kind"], "metadata": {"name": name},
                 "status": {"conditions": [condition]},
             });
-            self.agent.apply_status(flow::schemas(), &key, MANAGER, &configuration).await?;
+            self.agent.apply(flow::schemas(), &key, "status", MANAGER, &configuration).await?;
         }
         Ok(Next::Done)
     }

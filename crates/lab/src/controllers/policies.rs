@@ -60,7 +60,7 @@ impl Controller for Policies {
                 "apiVersion": policy["apiVersion"], "kind": policy["kind"],
                 "metadata": {"name": name}, "status": status,
             });
-            self.agent.apply_status(&resource(), &key, MANAGER, &applied).await?;
+            self.agent.apply(&resource(), &key, "status", MANAGER, &applied).await?;
         }
         Ok(Next::Done)
     }

@@ -9,7 +9,7 @@ use crate::{
 
 /// A column.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PrinterColumn {
+pub(crate) struct PrinterColumn {
     /// The header.
     pub name: String,
     /// `integer`, `number`, `string`, `boolean` or `date`.
@@ -25,7 +25,7 @@ pub struct PrinterColumn {
 
 /// The columns of a version, behind the name that every kind has.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Columns {
+pub(crate) struct Columns {
     /// The columns.
     pub columns: Vec<PrinterColumn>,
 }
@@ -78,14 +78,14 @@ impl Columns {
     }
 
     /// The cells of an object, without its name; `age` writes how long ago a moment was.
-    pub fn cells(&self, object: &Value, age: &dyn Fn(Moment) -> String) -> Vec<Value> {
+    pub(crate) fn cells(&self, object: &Value, age: &dyn Fn(Moment) -> String) -> Vec<Value> {
         self.columns.iter().map(|column| column.cell(object, age)).collect()
     }
 }
 
 impl PrinterColumn {
     /// The cell of an object; null where there is nothing to show.
-    pub fn cell(&self, object: &Value, age: &dyn Fn(Moment) -> String) -> Value {
+    pub(crate) fn cell(&self, object: &Value, age: &dyn Fn(Moment) -> String) -> Value {
         let Some(value) = self.path.first(object) else { return Value::Null };
         match (self.kind.as_str(), value.as_ref()) {
             ("string", value) => jsonpath::text(value).into(),

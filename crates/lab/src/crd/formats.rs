@@ -13,7 +13,7 @@ use super::schema::Kind;
 
 /// A format that is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// A whole number of 32 bits.
     Int32,
     /// A whole number of 64 bits.
@@ -28,8 +28,7 @@ pub enum Format {
 
 /// A form of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those of the formats")]
-pub enum TextFormat {
+pub(crate) enum TextFormat {
     BsonObjectId,
     Uri,
     Email,
@@ -59,7 +58,7 @@ pub enum TextFormat {
 }
 
 /// The format by its name, for a schema of this type; none when it is not checked there.
-pub fn checked(name: &str, kind: &Kind, int_or_string: bool) -> Option<Format> {
+pub(crate) fn checked(name: &str, kind: &Kind, int_or_string: bool) -> Option<Format> {
     if name.is_empty() {
         return None;
     }
@@ -82,7 +81,7 @@ pub fn checked(name: &str, kind: &Kind, int_or_string: bool) -> Option<Format> {
 
 impl TextFormat {
     /// The format by its name; dashes make no difference.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         let name: String = name.chars().filter(|one| *one != '-').collect();
         Some(match name.as_str() {
             "bsonobjectid" => Self::BsonObjectId,
@@ -116,7 +115,7 @@ impl TextFormat {
     }
 
     /// True when the text has this form.
-    pub fn accepts(self, text: &str) -> bool {
+    pub(crate) fn accepts(self, text: &str) -> bool {
         match self {
             Self::BsonObjectId => text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
             Self::Uri => gourl::parse_request(text).is_ok(),
@@ -302,7 +301,7 @@ fn is_date_time(text: &str) -> bool {
 }
 
 /// Reads a duration of the notation of Go, or words such as `3 days`, in nanoseconds.
-pub fn parse_duration(text: &str) -> Result<i64, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
     const UNITS: [(&[&str], i64); 8] = [
         (&["ns", "nano"], 1),
         (&["us", "µs", "micro"], 1_000),

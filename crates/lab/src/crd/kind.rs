@@ -15,15 +15,13 @@ use super::{
 
 /// A kind of custom resource.
 #[derive(Debug)]
-pub struct CustomKind {
+pub(crate) struct CustomKind {
     /// The API group.
     pub group: String,
     /// The names it goes by.
     pub names: Names,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
-    /// Whether nothing is pruned at all: an old definition.
-    pub preserve_unknown_fields: bool,
     /// How objects get from one version to another.
     pub conversion: Conversion,
     /// The versions, in the order of the definition.
@@ -32,7 +30,7 @@ pub struct CustomKind {
 
 /// The names of a custom kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub(crate) struct Names {
     /// As in paths: `widgets`.
     pub plural: String,
     /// For people: `widget`.
@@ -49,7 +47,7 @@ pub struct Names {
 
 /// How objects get from one version to another.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Conversion {
+pub(crate) enum Conversion {
     /// Only the version changes.
     None,
     /// A webhook does it.
@@ -63,7 +61,7 @@ pub enum Conversion {
 
 /// One version of a custom kind.
 #[derive(Debug)]
-pub struct CustomVersion {
+pub(crate) struct CustomVersion {
     /// The name, such as `v1`.
     pub name: String,
     /// Whether clients can use it.
@@ -97,7 +95,7 @@ pub struct CustomVersion {
 
 impl CustomKind {
     /// Compiles a definition that has been found valid.
-    pub fn compile(definition: &Value) -> Result<Self, Status> {
+    pub(crate) fn compile(definition: &Value) -> Result<Self, Status> {
         let empty = Map::new();
         let object = |value: Option<&Value>| value.and_then(Value::as_object).cloned().unwrap_or_default();
         let spec = definition.get("spec").and_then(Value::as_object).unwrap_or(&empty);
@@ -106,7 +104,6 @@ impl CustomKind {
             accepted.filter(|names| !text(names, "plural").is_empty()).unwrap_or(&object(spec.get("names"))),
         );
         let group = text(spec, "group").to_owned();
-        let preserve_unknown_fields = flag(spec, "preserveUnknownFields");
         let versions = list(spec, "versions")
             .iter()
             .filter_map(Value::as_object)
@@ -123,16 +120,16 @@ impl CustomKind {
             Conversion::None
         };
         let namespaced = text(spec, "scope") == "Namespaced";
-        Ok(Self { group, names, namespaced, preserve_unknown_fields, conversion, versions })
+        Ok(Self { group, names, namespaced, conversion, versions })
     }
 
     /// The version of this name.
-    pub fn version(&self, name: &str) -> Option<&CustomVersion> {
+    pub(crate) fn version(&self, name: &str) -> Option<&CustomVersion> {
         self.versions.iter().find(|version| version.name == name)
     }
 
     /// The version objects are stored in.
-    pub fn storage_version(&self) -> Option<&CustomVersion> {
+    pub(crate) fn storage_version(&self) -> Option<&CustomVersion> {
         self.versions.iter().find(|version| version.storage)
     }
 }
@@ -232,7 +229,7 @@ fn deprecation_warning(version: &str, spec: &Map<String, Value>, group: &str, ki
 
 /// The order of API versions: `v2`, `v1`, `v1beta2`, `v1alpha1`, then everything else by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum VersionOrder {
+pub(crate) enum VersionOrder {
     /// Words that are no version; the alphabet goes backwards.
     Other(std::cmp::Reverse<String>),
     /// Stability, major and minor number.
@@ -241,7 +238,7 @@ pub enum VersionOrder {
 
 /// How much a version promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stability {
+pub(crate) enum Stability {
     /// Nothing.
     Alpha,
     /// A little.
@@ -252,7 +249,7 @@ pub enum Stability {
 
 impl VersionOrder {
     /// The place of a version in the order.
-    pub fn of(version: &str) -> Self {
+    pub(crate) fn of(version: &str) -> Self {
         Self::read(version).unwrap_or_else(|| Self::Other(std::cmp::Reverse(version.to_owned())))
     }
 

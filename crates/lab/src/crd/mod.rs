@@ -3,31 +3,27 @@
 mod columns;
 pub(crate) mod correlate;
 pub(crate) mod defaults;
-pub mod definition;
-pub mod formats;
+pub(crate) mod definition;
+pub(crate) mod formats;
 mod kind;
 pub(crate) mod lists;
 pub(crate) mod metadata;
-pub mod names;
+pub(crate) mod names;
 pub(crate) mod path;
 pub(crate) mod rule_tree;
 mod rule_types;
 pub(crate) mod rules;
 mod scale;
-pub mod schema;
+pub(crate) mod schema;
 mod selectable;
 pub(crate) mod shape;
 mod strategy;
 mod types;
 pub(crate) mod validate;
 
-pub use columns::{Columns, PrinterColumn};
-pub use kind::{Conversion, CustomKind, CustomVersion, Names, Stability, VersionOrder};
-pub use scale::{ScalePaths, apply_scale, scale_for_update, scale_of, scale_seen};
-pub use selectable::SelectableField;
-pub use shape::canonical_numbers;
-pub use strategy::Checked;
-pub use types::CustomTypes;
+pub(crate) use kind::{Conversion, CustomKind, CustomVersion};
+pub(crate) use scale::{apply_scale, scale_for_update, scale_of, scale_seen};
+pub(crate) use strategy::Checked;
 
 #[cfg(test)]
 mod real_tests;

@@ -31,7 +31,7 @@ fn matches_qualified(text: &str) -> bool {
 }
 
 /// What is wrong with a DNS label (RFC 1123).
-pub fn dns_label(text: &str) -> Vec<String> {
+pub(crate) fn dns_label(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
         problems.push(too_long(63));
@@ -49,7 +49,7 @@ pub fn dns_label(text: &str) -> Vec<String> {
 }
 
 /// What is wrong with a DNS subdomain (RFC 1123).
-pub fn dns_subdomain(text: &str) -> Vec<String> {
+pub(crate) fn dns_subdomain(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 253 {
         problems.push(too_long(253));
@@ -63,7 +63,7 @@ pub fn dns_subdomain(text: &str) -> Vec<String> {
 }
 
 /// What is wrong with a DNS label that starts with a letter (RFC 1035).
-pub fn dns1035_label(text: &str) -> Vec<String> {
+pub(crate) fn dns1035_label(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
         problems.push(too_long(63));
@@ -77,7 +77,7 @@ pub fn dns1035_label(text: &str) -> Vec<String> {
 }
 
 /// The name a prefix is checked as: a dash at its end is fine, since something will follow.
-pub fn as_prefix(text: &str) -> String {
+pub(crate) fn as_prefix(text: &str) -> String {
     match text.strip_suffix('-') {
         // The character in front of the dash goes too; so does the server.
         Some(front) if !front.is_empty() => {
@@ -91,7 +91,7 @@ pub fn as_prefix(text: &str) -> String {
 }
 
 /// What is wrong with a name that has an optional domain in front: keys of labels, finalizers.
-pub fn qualified_name(text: &str) -> Vec<String> {
+pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     let rule = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                 alphanumeric character";
     let not_like_key = || not_like(rule, QUALIFIED, &["MyName", "my.name", "123-abc"]);
@@ -128,7 +128,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
 }
 
 /// What is wrong with the value of a label.
-pub fn label_value(text: &str) -> Vec<String> {
+pub(crate) fn label_value(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
         problems.push(too_long(63));
@@ -142,7 +142,7 @@ pub fn label_value(text: &str) -> Vec<String> {
 }
 
 /// What is wrong with a name that stands in a path.
-pub fn path_segment(text: &str, prefix: bool) -> Vec<String> {
+pub(crate) fn path_segment(text: &str, prefix: bool) -> Vec<String> {
     if !prefix && (text == "." || text == "..") {
         return vec![format!("may not be '{text}'")];
     }

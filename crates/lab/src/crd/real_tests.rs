@@ -95,7 +95,7 @@ fn objects_are_judged_like_the_server_does() {
         let accepted = checked.problems.is_empty();
         assert_eq!(lines(checked.problems), expected(case), "{name}");
         if accepted {
-            super::canonical_numbers(&mut object);
+            super::shape::canonical_numbers(&mut object);
             for key in ["kind", "apiVersion", "metadata"] {
                 object.as_object_mut().unwrap().remove(key);
             }

@@ -8,7 +8,7 @@ use super::{kind::CustomVersion, metadata::go_type};
 
 /// Where in an object the numbers of its scale are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScalePaths {
+pub(crate) struct ScalePaths {
     /// As written, such as `.spec.replicas`.
     pub spec_replicas: String,
     /// As written, such as `.status.replicas`.
@@ -28,7 +28,7 @@ impl ScalePaths {
     }
 
     /// The fields the wanted number is under: for the bookkeeping of who manages it.
-    pub fn spec_replicas_fields(&self) -> Vec<&str> {
+    pub(crate) fn spec_replicas_fields(&self) -> Vec<&str> {
         fields(&self.spec_replicas).collect()
     }
 }
@@ -101,7 +101,7 @@ fn wrong_type(path: &str, value: &Value, wanted: &str) -> String {
 }
 
 /// The `Scale` of an object.
-pub fn scale_of(version: &CustomVersion, object: &Value) -> Result<Value, Status> {
+pub(crate) fn scale_of(version: &CustomVersion, object: &Value) -> Result<Value, Status> {
     let paths = paths_of(version)?;
     let (scale, found) = read_scale(paths, object).map_err(unforeseen)?;
     if !found {
@@ -112,7 +112,7 @@ pub fn scale_of(version: &CustomVersion, object: &Value) -> Result<Value, Status
 }
 
 /// The `Scale` of an object, in which a wanted number that is missing is none.
-pub fn scale_seen(version: &CustomVersion, object: &Value) -> Result<Value, Status> {
+pub(crate) fn scale_seen(version: &CustomVersion, object: &Value) -> Result<Value, Status> {
     read_scale(paths_of(version)?, object).map(|(scale, _)| scale).map_err(unforeseen)
 }
 
@@ -120,7 +120,7 @@ pub fn scale_seen(version: &CustomVersion, object: &Value) -> Result<Value, Stat
 const NOT_SET: i64 = -2_147_483_648;
 
 /// The `Scale` that a patch is applied to; a wanted number that is missing is out of any range.
-pub fn scale_for_update(version: &CustomVersion, object: &Value) -> Result<Value, Status> {
+pub(crate) fn scale_for_update(version: &CustomVersion, object: &Value) -> Result<Value, Status> {
     let (mut scale, found) = read_scale(paths_of(version)?, object).map_err(unforeseen)?;
     if !found {
         scale["spec"] = json!({"replicas": NOT_SET});
@@ -129,7 +129,7 @@ pub fn scale_for_update(version: &CustomVersion, object: &Value) -> Result<Value
 }
 
 /// Writes the wanted number of a `Scale` into an object.
-pub fn apply_scale(version: &CustomVersion, object: &mut Value, scale: &Value) -> Result<(), Status> {
+pub(crate) fn apply_scale(version: &CustomVersion, object: &mut Value, scale: &Value) -> Result<(), Status> {
     let paths = paths_of(version)?;
     let path = &paths.spec_replicas;
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);

@@ -8,7 +8,7 @@ use super::formats::{self, Format};
 
 /// A node of a schema: what the values at one place look like and have to satisfy.
 #[derive(Debug, Clone, Default)]
-pub struct Schema {
+pub(crate) struct Schema {
     /// The `type`.
     pub kind: Kind,
     /// Whether `null` is a value.
@@ -43,7 +43,7 @@ pub struct Schema {
 
 /// What a node or anything below it has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Below {
+pub(crate) struct Below {
     /// Defaults.
     pub defaults: bool,
     /// Embedded resources.
@@ -56,7 +56,7 @@ pub struct Below {
 
 /// The `type` of a schema.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// None.
     #[default]
     Any,
@@ -78,7 +78,7 @@ pub enum Kind {
 
 /// `additionalProperties`.
 #[derive(Debug, Clone)]
-pub enum Additional {
+pub(crate) enum Additional {
     /// Any or no further fields.
     Allowed(bool),
     /// Further fields of this schema.
@@ -87,7 +87,7 @@ pub enum Additional {
 
 /// How a list is merged and told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListType {
+pub(crate) enum ListType {
     /// As a whole.
     Atomic,
     /// By its values.
@@ -98,7 +98,7 @@ pub enum ListType {
 
 /// How a map is merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MapType {
+pub(crate) enum MapType {
     /// As a whole.
     Atomic,
     /// Key by key.
@@ -107,7 +107,7 @@ pub enum MapType {
 
 /// What the values of a schema have to satisfy.
 #[derive(Debug, Clone, Default)]
-pub struct Checks {
+pub(crate) struct Checks {
     /// The format as written, where it is checked.
     pub format: Option<FormatCheck>,
     /// The format as written, whether it is checked or not.
@@ -152,7 +152,7 @@ pub struct Checks {
 
 /// A format that is checked.
 #[derive(Debug, Clone)]
-pub struct FormatCheck {
+pub(crate) struct FormatCheck {
     /// The name as written.
     pub name: String,
     /// What it checks.
@@ -161,7 +161,7 @@ pub struct FormatCheck {
 
 /// A pattern text has to match.
 #[derive(Debug, Clone)]
-pub struct Pattern {
+pub(crate) struct Pattern {
     /// As written.
     pub text: String,
     /// Compiled, or the complaint about it.
@@ -170,7 +170,7 @@ pub struct Pattern {
 
 /// One of `x-kubernetes-validations`, as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// The expression.
     pub rule: String,
     /// The sentence when it does not hold.
@@ -187,7 +187,7 @@ pub struct Rule {
 
 impl Schema {
     /// Reads a schema; the error is the sentence about what no structural schema can have.
-    pub fn read(schema: &Value) -> Result<Self, String> {
+    pub(crate) fn read(schema: &Value) -> Result<Self, String> {
         let empty = Map::new();
         let fields = schema.as_object().unwrap_or(&empty);
         refuse_unsupported(fields)?;
@@ -263,7 +263,7 @@ impl Schema {
     }
 
     /// The schemas right below: fields, further fields and items.
-    pub fn children(&self) -> impl Iterator<Item = &Schema> {
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Schema> {
         self.properties
             .iter()
             .map(|(_, property)| property)
@@ -272,13 +272,13 @@ impl Schema {
     }
 
     /// The named field.
-    pub fn property(&self, name: &str) -> Option<&Schema> {
+    pub(crate) fn property(&self, name: &str) -> Option<&Schema> {
         let place = self.properties.binary_search_by(|(key, _)| key.as_str().cmp(name)).ok()?;
         Some(&self.properties[place].1)
     }
 
     /// The schema of fields without a name of their own.
-    pub fn additional_schema(&self) -> Option<&Schema> {
+    pub(crate) fn additional_schema(&self) -> Option<&Schema> {
         match &self.additional {
             Some(Additional::Schema(schema)) => Some(schema),
             _ => None,
@@ -286,7 +286,7 @@ impl Schema {
     }
 
     /// The schema of a field, whether it has a name of its own or not.
-    pub fn field(&self, name: &str) -> Option<&Schema> {
+    pub(crate) fn field(&self, name: &str) -> Option<&Schema> {
         self.property(name).or_else(|| self.additional_schema())
     }
 }
@@ -306,7 +306,7 @@ impl Kind {
     }
 
     /// The word as written.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Any => "",
             Self::Object => "object",

@@ -6,7 +6,7 @@ use crate::jsonpath::{self, JsonPath};
 
 /// A field that selectors can ask for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SelectableField {
+pub(crate) struct SelectableField {
     /// The name in selectors: `spec.color`.
     pub name: String,
     path: JsonPath,
@@ -20,7 +20,7 @@ impl SelectableField {
     }
 
     /// The value an object has, as selectors compare it; empty when it has none.
-    pub fn value(&self, object: &Value) -> String {
+    pub(crate) fn value(&self, object: &Value) -> String {
         match self.path.first(object).as_deref() {
             None | Some(Value::Null) => String::new(),
             Some(value) => jsonpath::text(value),

@@ -218,7 +218,8 @@ fn fill_null(value: &mut Value, schema: &Schema) {
 /// Numbers as they come back from storage: a float that is whole becomes a whole number, and one that fits no
 /// signed number of 64 bits becomes a float.
 #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "checked to be exact")]
-pub fn canonical_numbers(value: &mut Value) {
+#[cfg(test)]
+pub(crate) fn canonical_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
             if let Some(float) = number.as_f64().filter(|_| number.is_f64()) {

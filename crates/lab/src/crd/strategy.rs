@@ -15,7 +15,7 @@ use super::{
 
 /// What checking an object came to.
 #[derive(Debug, Default, PartialEq)]
-pub struct Checked {
+pub(crate) struct Checked {
     /// Why it is refused; empty when it is not.
     pub problems: Vec<FieldProblem>,
     /// What its writer should know anyway.
@@ -25,7 +25,7 @@ pub struct Checked {
 impl CustomVersion {
     /// Brings an object a client sent into shape: typed metadata, nothing unknown, no nulls where there may be
     /// none. Returns the places of the unknown fields that were dropped, when `wants_unknown` is set.
-    pub fn decode(&self, object: &mut Value, wants_unknown: bool) -> Result<Vec<String>, Status> {
+    pub(crate) fn decode(&self, object: &mut Value, wants_unknown: bool) -> Result<Vec<String>, Status> {
         self.read(object, wants_unknown).map_err(|problem| self.cannot_handle(&problem))
     }
 
@@ -35,7 +35,7 @@ impl CustomVersion {
     }
 
     /// 400 for a body that cannot be read as an object of this kind.
-    pub fn cannot_handle(&self, problem: &str) -> Status {
+    pub(crate) fn cannot_handle(&self, problem: &str) -> Status {
         let (kind, version) = (&self.kind, &self.name);
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {problem}"
@@ -43,21 +43,22 @@ impl CustomVersion {
     }
 
     /// The failure of strict field validation.
-    pub fn strict_failure(&self, unknown: &[String]) -> Status {
+    #[cfg(test)]
+    pub(crate) fn strict_failure(&self, unknown: &[String]) -> Status {
         let fields: Vec<String> = unknown.iter().map(|place| format!("unknown field \"{place}\"")).collect();
         self.cannot_handle(&format!("strict decoding error: {}", fields.join(", ")))
     }
 
     /// Brings an object from storage, or from a conversion webhook, into the shape of this version: what does not
     /// fit is dropped, and defaults are filled in.
-    pub fn from_storage(&self, object: &mut Value) {
+    pub(crate) fn from_storage(&self, object: &mut Value) {
         // With malformed parts dropped there is nothing left to fail.
         let _ = self.shape(object, Malformed::Drop, false);
         self.default(object);
     }
 
     /// Fills in the defaults of the schema.
-    pub fn default(&self, object: &mut Value) {
+    pub(crate) fn default(&self, object: &mut Value) {
         shape::fill_defaults(object, &self.schema);
     }
 
@@ -108,7 +109,7 @@ impl CustomVersion {
     }
 
     /// What a new object starts with: no status where that is a subresource, and the first generation.
-    pub fn prepare_create(&self, object: &mut Value) {
+    pub(crate) fn prepare_create(&self, object: &mut Value) {
         if let Value::Object(fields) = object {
             if self.status {
                 fields.remove("status");
@@ -119,7 +120,7 @@ impl CustomVersion {
 
     /// What an update may not change: the status, where that is a subresource. Any change but one to the metadata
     /// makes a new generation.
-    pub fn prepare_update(&self, new: &mut Value, old: &Value) {
+    pub(crate) fn prepare_update(&self, new: &mut Value, old: &Value) {
         let Value::Object(fields) = new else { return };
         if self.status {
             match old.get("status") {
@@ -136,7 +137,7 @@ impl CustomVersion {
     }
 
     /// What an update of the status may change: only that.
-    pub fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+    pub(crate) fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         let Value::Object(fields) = new else { return };
         let status = fields.remove("status");
         let managed = fields
@@ -158,7 +159,7 @@ impl CustomVersion {
     }
 
     /// Checks a new object. `problems` are those found before, in its metadata.
-    pub fn validate_create(&self, object: &Value, problems: Vec<FieldProblem>) -> Checked {
+    pub(crate) fn validate_create(&self, object: &Value, problems: Vec<FieldProblem>) -> Checked {
         let wrong = self.wrong_type(object);
         if !wrong.is_empty() {
             return Checked { problems: wrong, warnings: Vec::new() };
@@ -172,7 +173,7 @@ impl CustomVersion {
     }
 
     /// Checks a change of an object. Problems that were there before, and whose field did not change, are forgiven.
-    pub fn validate_update(&self, new: &Value, old: &Value, problems: Vec<FieldProblem>) -> Checked {
+    pub(crate) fn validate_update(&self, new: &Value, old: &Value, problems: Vec<FieldProblem>) -> Checked {
         let wrong = self.wrong_type(new);
         if !wrong.is_empty() {
             return Checked { problems: wrong, warnings: Vec::new() };
@@ -186,7 +187,12 @@ impl CustomVersion {
     }
 
     /// Checks a change of the status of an object.
-    pub fn validate_status_update(&self, new: &Value, old: &Value, problems: Vec<FieldProblem>) -> Checked {
+    pub(crate) fn validate_status_update(
+        &self,
+        new: &Value,
+        old: &Value,
+        problems: Vec<FieldProblem>,
+    ) -> Checked {
         let wrong = self.wrong_type(new);
         if !wrong.is_empty() {
             return Checked { problems: wrong, warnings: Vec::new() };

@@ -6,7 +6,7 @@ use super::schema::{Additional, Kind, ListType, MapType, Schema};
 
 /// An arena of types and the type of the whole object in it.
 #[derive(Debug)]
-pub struct CustomTypes {
+pub(crate) struct CustomTypes {
     /// The arena.
     pub types: Types,
     /// The type of the whole object.
@@ -15,7 +15,7 @@ pub struct CustomTypes {
 
 impl CustomTypes {
     /// The type of the whole object.
-    pub fn root(&self) -> TypeRef<'_> {
+    pub(crate) fn root(&self) -> TypeRef<'_> {
         TypeRef { types: &self.types, id: self.root }
     }
 }

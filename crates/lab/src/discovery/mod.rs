@@ -3,7 +3,6 @@
 //! There are two forms of the same: one document per group and version, and the aggregated one with everything
 //! in it that newer clients ask for. Both are pure functions of a [`Catalogue`].
 
-mod protobuf;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -15,18 +14,16 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256, Sha512};
 
-pub use self::protobuf::AGGREGATED_PROTOBUF_MEDIA_TYPE;
-
 /// The content type of the aggregated form.
-pub const AGGREGATED_MEDIA_TYPE: &str =
+pub(crate) const AGGREGATED_MEDIA_TYPE: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The priorities the APIService of a custom resource's version has: of the group and of the version.
-pub const CUSTOM_PRIORITY: (i32, i32) = (1000, 100);
+pub(crate) const CUSTOM_PRIORITY: (i32, i32) = (1000, 100);
 
 /// A resource in a version of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResourceDescriptor {
+pub(crate) struct ResourceDescriptor {
     /// The group; empty for the core.
     pub group: String,
     /// The version.
@@ -56,7 +53,7 @@ pub struct ResourceDescriptor {
 
 /// A subresource, such as `status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subresource {
+pub(crate) struct Subresource {
     /// The name after the slash.
     pub name: String,
     /// The group of the kind; with `version` empty the same as that of the resource.
@@ -70,17 +67,17 @@ pub struct Subresource {
 }
 
 /// What custom resources can be asked for, in the order the real server tells it.
-pub const CUSTOM_VERBS: [&str; 8] =
+pub(crate) const CUSTOM_VERBS: [&str; 8] =
     ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// The hash clients compare to see whether the stored form of a resource changed.
-pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
+pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
     let digest = Sha256::digest(format!("{group}/{version}/{kind}"));
     STANDARD.encode(&digest[..8])
 }
 
 /// SHA-512 in large hexadecimal digits, the form of the fingerprints of documents.
-pub fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut digest = Sha512::new();
     for part in parts {
         digest.update(part);
@@ -90,7 +87,7 @@ pub fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 }
 
 /// The priorities of a built-in group and version: of the group, and of the version in it.
-pub fn builtin_priority(group: &str, version: &str) -> (i32, i32) {
+pub(crate) fn builtin_priority(group: &str, version: &str) -> (i32, i32) {
     let of_group = match group {
         "apiregistration.k8s.io" => 20_000,
         "" => 18_000,
@@ -125,7 +122,7 @@ pub fn builtin_priority(group: &str, version: &str) -> (i32, i32) {
 
 /// A version of a group and what is in it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The group; empty for the core.
     pub group: String,
     /// The version.
@@ -142,13 +139,13 @@ pub struct Entry {
 
 /// All resources, in the order clients are told of them.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Catalogue {
+pub(crate) struct Catalogue {
     entries: Vec<Entry>,
 }
 
 /// An aggregated document.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Aggregated {
+pub(crate) struct Aggregated {
     /// The document.
     pub document: Value,
     /// Its fingerprint with quotes, for `ETag` and `If-None-Match`. The answer also has `Vary: Accept` and
@@ -158,7 +155,7 @@ pub struct Aggregated {
 
 impl Catalogue {
     /// Puts the entries in order.
-    pub fn new(mut entries: Vec<Entry>) -> Self {
+    pub(crate) fn new(mut entries: Vec<Entry>) -> Self {
         let mut group_priority: std::collections::HashMap<String, i32> = std::collections::HashMap::new();
         for entry in &entries {
             let highest = group_priority.entry(entry.group.clone()).or_insert(entry.group_priority);
@@ -176,17 +173,17 @@ impl Catalogue {
     }
 
     /// The entry of a group and version.
-    pub fn entry(&self, group: &str, version: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, group: &str, version: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.group == group && entry.version == version)
     }
 
     /// All entries, those with the highest priority first.
-    pub fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
     /// `/api`: the versions of the core. `address` is where clients outside reach the server.
-    pub fn core_versions(&self, address: &str) -> Value {
+    pub(crate) fn core_versions(&self, address: &str) -> Value {
         let versions: Vec<&str> = self.of_group("").map(|entry| entry.version.as_str()).collect();
         json!({
             "kind": "APIVersions",
@@ -196,14 +193,14 @@ impl Catalogue {
     }
 
     /// `/apis`: the groups.
-    pub fn groups(&self) -> Value {
+    pub(crate) fn groups(&self) -> Value {
         let groups: Vec<Value> =
             self.by_group().filter(|versions| !versions[0].group.is_empty()).map(group_fields).collect();
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     }
 
     /// `/apis/{group}`: the versions of a group.
-    pub fn group(&self, name: &str) -> Option<Value> {
+    pub(crate) fn group(&self, name: &str) -> Option<Value> {
         let versions = self.by_group().find(|versions| versions[0].group == name && !name.is_empty())?;
         let mut group = group_fields(versions);
         group["kind"] = "APIGroup".into();
@@ -212,7 +209,7 @@ impl Catalogue {
     }
 
     /// `/api/{version}` and `/apis/{group}/{version}`: the resources.
-    pub fn resources(&self, group: &str, version: &str) -> Option<Value> {
+    pub(crate) fn resources(&self, group: &str, version: &str) -> Option<Value> {
         let entry = self.entry(group, version)?;
         let resources: Vec<Value> = entry.resources.iter().flat_map(plain_resource).collect();
         let mut list = json!({
@@ -227,12 +224,12 @@ impl Catalogue {
     }
 
     /// `/api` in the aggregated form.
-    pub fn aggregated_core(&self) -> Aggregated {
+    pub(crate) fn aggregated_core(&self) -> Aggregated {
         Self::aggregated(self.by_group().filter(|versions| versions[0].group.is_empty()))
     }
 
     /// `/apis` in the aggregated form.
-    pub fn aggregated_groups(&self) -> Aggregated {
+    pub(crate) fn aggregated_groups(&self) -> Aggregated {
         Self::aggregated(self.by_group().filter(|versions| !versions[0].group.is_empty()))
     }
 
@@ -363,7 +360,7 @@ fn aggregated_resource(resource: &ResourceDescriptor) -> Value {
 
 /// Orders versions: `v2` before `v1`, both before betas, these before alphas, all before names of another form,
 /// which are in alphabetical order. The higher one is `Greater`.
-pub fn compare_versions(left: &str, right: &str) -> Ordering {
+pub(crate) fn compare_versions(left: &str, right: &str) -> Ordering {
     match (version_parts(left), version_parts(right)) {
         (Some(left), Some(right)) => left.cmp(&right),
         (Some(_), None) => Ordering::Greater,

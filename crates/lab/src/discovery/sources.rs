@@ -12,7 +12,7 @@ use crate::schema::builtin::{self, BuiltinResource};
 
 impl Entry {
     /// The built-in groups and versions.
-    pub fn builtin() -> Vec<Self> {
+    pub(crate) fn builtin() -> Vec<Self> {
         let mut entries: Vec<Self> = Vec::new();
         for resource in builtin::resources() {
             let described = ResourceDescriptor::builtin(resource);
@@ -39,7 +39,7 @@ impl Entry {
 
     /// The groups and versions of custom resources, from all CustomResourceDefinitions: those that are
     /// established, in the versions they are served in.
-    pub fn custom(definitions: &[Arc<Value>]) -> Vec<Self> {
+    pub(crate) fn custom(definitions: &[Arc<Value>]) -> Vec<Self> {
         let mut entries: Vec<Self> = Vec::new();
         for definition in definitions {
             for described in ResourceDescriptor::custom(definition) {
@@ -67,7 +67,7 @@ impl Entry {
 impl ResourceDescriptor {
     /// What a CustomResourceDefinition makes available: one descriptor for each version that is served, none
     /// before it is established.
-    pub fn custom(definition: &Value) -> Vec<Self> {
+    pub(crate) fn custom(definition: &Value) -> Vec<Self> {
         let (spec, names) = (&definition["spec"], &definition["status"]["acceptedNames"]);
         let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
         let is = |condition: &str| {
@@ -125,7 +125,7 @@ impl ResourceDescriptor {
     }
 
     /// A built-in resource.
-    pub fn builtin(resource: &BuiltinResource) -> Self {
+    pub(crate) fn builtin(resource: &BuiltinResource) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let subresources = resource
             .subresources
@@ -160,7 +160,7 @@ impl ResourceDescriptor {
     }
 
     /// Reads an `APIResourceList`, as another server answers for a group and version it serves.
-    pub fn from_list(group: &str, version: &str, list: &Value) -> Vec<Self> {
+    pub(crate) fn from_list(group: &str, version: &str, list: &Value) -> Vec<Self> {
         let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
         let texts = |value: &Value, key: &str| -> Vec<String> {
             let items = value[key].as_array().into_iter().flatten();

@@ -116,15 +116,3 @@ fn plain_and_aggregated_forms_tell_subresources_their_own_way() {
     );
     assert_eq!(catalogue.resources("", "v1").unwrap().get("apiVersion"), None);
 }
-
-#[test]
-fn the_aggregated_form_has_one_in_protobuf() {
-    let catalogue =
-        Catalogue::new(vec![entry("a", "v1", CUSTOM_PRIORITY, vec![resource("a", "v1", "bs", "B")])]);
-    let mut expected = b"k8s\0\x0a\x2f\x0a\x16apidiscovery.k8s.io/v2\x12\x15APIGroupDiscoveryList".to_vec();
-    // The metadata of the list and of the group, with all the empty texts that are always written.
-    expected.extend(b"\x12\x4f\x0a\x06\x0a\0\x12\0\x1a\0\x12\x45\x0a\x11\x0a\x01a\x12\0\x1a\0\x22\0\x2a\0\x32\0\x38\0\x42\0");
-    expected.extend(b"\x12\x30\x0a\x02v1\x12\x21\x0a\x02bs\x12\x07\x0a\0\x12\0\x1a\x01B\x1a\x0aNamespaced\x22\x01b\x2a\x03get");
-    expected.extend(b"\x1a\x07Current\x1a\0\x22\0");
-    assert_eq!(catalogue.aggregated_groups().to_protobuf(), expected);
-}

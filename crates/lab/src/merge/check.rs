@@ -9,7 +9,7 @@ use crate::schema::TypeRef;
 
 /// What is wrong with a value, one entry per place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Misfits(Vec<(String, String)>);
+pub(crate) struct Misfits(Vec<(String, String)>);
 
 impl std::fmt::Display for Misfits {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -28,7 +28,7 @@ impl std::fmt::Display for Misfits {
 
 /// Checks that a value fits its type. Repeated items of sets and maps are only accepted in what is stored:
 /// somebody who applies has to say what is meant.
-pub fn check(of: TypeRef<'_>, value: &Value, allow_duplicates: bool) -> Result<(), Misfits> {
+pub(crate) fn check(of: TypeRef<'_>, value: &Value, allow_duplicates: bool) -> Result<(), Misfits> {
     let mut checker = Checker { allow_duplicates, path: Vec::new(), found: Vec::new() };
     checker.value(Typed::root(of), value);
     if checker.found.is_empty() { Ok(()) } else { Err(Misfits(checker.found)) }

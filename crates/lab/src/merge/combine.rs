@@ -7,7 +7,7 @@ use super::element::Element;
 use crate::schema::TypeRef;
 
 /// The live value with what is applied merged into it. Both fit their type; what is applied has no item twice.
-pub fn combine(of: TypeRef<'_>, live: &Value, applied: &Value) -> Value {
+pub(crate) fn combine(of: TypeRef<'_>, live: &Value, applied: &Value) -> Value {
     walk(Typed::root(of), Some(live), Some(applied)).unwrap_or(Value::Null)
 }
 

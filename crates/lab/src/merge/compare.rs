@@ -9,7 +9,7 @@ use crate::schema::TypeRef;
 
 /// The difference of two values, as paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Changes<'a> {
+pub(crate) struct Changes<'a> {
     /// What only the old value has.
     pub removed: Set<'a>,
     /// What both have, with different values.
@@ -27,7 +27,7 @@ struct Itself {
 }
 
 /// What the new value has, and has not, that the old one had not, or had.
-pub fn compare<'a>(of: TypeRef<'a>, old: &'a Value, new: &'a Value) -> Changes<'a> {
+pub(crate) fn compare<'a>(of: TypeRef<'a>, old: &'a Value, new: &'a Value) -> Changes<'a> {
     let mut changes = Changes::default();
     walk(Typed::root(of), Some(old), Some(new), &mut changes);
     changes
@@ -35,7 +35,7 @@ pub fn compare<'a>(of: TypeRef<'a>, old: &'a Value, new: &'a Value) -> Changes<'
 
 impl<'a> Changes<'a> {
     /// True when nothing is different.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 

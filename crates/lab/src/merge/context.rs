@@ -9,7 +9,7 @@ use super::Reset;
 use crate::schema::TypeRef;
 
 /// The versions of a kind.
-pub trait Versions<'t> {
+pub(crate) trait Versions<'t> {
     /// What objects of the kind look like in a version such as `apps/v1`; none when there is no such version.
     fn type_of(&self, api_version: &str) -> Option<TypeRef<'t>>;
 
@@ -29,7 +29,7 @@ impl<'t, 'u: 't, F: Fn(&str) -> Option<TypeRef<'u>>> Versions<'t> for F {
 
 /// Who writes what.
 #[derive(Clone, Copy)]
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// The name of whoever writes: see [`super::manager_name`].
     pub manager: &'a str,
     /// The version of the request, such as `apps/v1`.

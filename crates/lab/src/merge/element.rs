@@ -14,7 +14,7 @@ use super::go;
 /// Elements borrow from the objects, schemas and managed fields they were read from: sets of them are built for
 /// every write, and copying their texts would be most of the work.
 #[derive(Debug, Clone)]
-pub enum Element<'a> {
+pub(crate) enum Element<'a> {
     /// A field of an object or an entry of a map.
     Field(&'a str),
     /// The item of a list whose fields have these values, sorted by name.
@@ -27,7 +27,7 @@ pub enum Element<'a> {
 
 /// A value that tells items of a list apart.
 #[derive(Debug, Clone)]
-pub enum Scalar<'a> {
+pub(crate) enum Scalar<'a> {
     /// A whole number.
     Int(i64),
     /// A number with a fraction; also every number that was read from managed fields.
@@ -42,7 +42,7 @@ pub enum Scalar<'a> {
 
 impl<'a> Scalar<'a> {
     /// The value of a field.
-    pub fn of(value: &'a Value) -> Self {
+    pub(crate) fn of(value: &'a Value) -> Self {
         match value {
             Value::String(text) => Self::Text(Cow::Borrowed(text)),
             Value::Bool(yes) => Self::Bool(*yes),
@@ -155,7 +155,7 @@ fn compare_maps(left: &Map<String, Value>, right: &Map<String, Value>) -> Orderi
 }
 
 /// True for values that server-side apply holds for the same: `1` and `1.0` are.
-pub fn equal_values(left: &Value, right: &Value) -> bool {
+pub(crate) fn equal_values(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(_), Value::Number(_)) => Scalar::of(left) == Scalar::of(right),
         (Value::Array(left), Value::Array(right)) => {
@@ -210,7 +210,7 @@ impl<'a> Element<'a> {
 
     /// Reads the form of managed fields, such as `f:spec` or `k:{"name":"x"}`. Kinds of elements that are not
     /// known are no error, but nothing either: a later version may know them.
-    pub fn parse(text: &'a str) -> Result<Option<Self>, String> {
+    pub(crate) fn parse(text: &'a str) -> Result<Option<Self>, String> {
         let Some((kind, rest)) = text.split_at_checked(2) else {
             return Err("key must be 2 characters long:".to_owned());
         };
@@ -228,7 +228,7 @@ impl<'a> Element<'a> {
     }
 
     /// The form of managed fields.
-    pub fn to_key(&self) -> String {
+    pub(crate) fn to_key(&self) -> String {
         match self {
             Self::Field(name) => {
                 let mut out = String::with_capacity(name.len() + 2);

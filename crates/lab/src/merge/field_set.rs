@@ -8,7 +8,7 @@ use super::set::Set;
 use crate::schema::TypeRef;
 
 /// The paths of a value.
-pub fn to_field_set<'a>(of: TypeRef<'a>, value: &'a Value) -> Set<'a> {
+pub(crate) fn to_field_set<'a>(of: TypeRef<'a>, value: &'a Value) -> Set<'a> {
     walk(Typed::root(of), value).0
 }
 

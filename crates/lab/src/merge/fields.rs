@@ -7,7 +7,7 @@ use super::go;
 use super::set::Set;
 
 /// Reads the form of managed fields.
-pub fn decode(fields: &Value) -> Result<Set<'_>, String> {
+pub(crate) fn decode(fields: &Value) -> Result<Set<'_>, String> {
     level(fields).map(|(set, _)| set)
 }
 
@@ -58,7 +58,7 @@ pub(super) fn is_member(level: &Value) -> bool {
 }
 
 /// The form of managed fields.
-pub fn encode(set: &Set<'_>) -> Value {
+pub(crate) fn encode(set: &Set<'_>) -> Value {
     let mut fields = Map::new();
     for node in set.nodes() {
         let mut children = encode(&node.children);
@@ -71,12 +71,14 @@ pub fn encode(set: &Set<'_>) -> Value {
 }
 
 /// The text of the form of managed fields, in the order in which the real server writes it.
-pub fn to_json(set: &Set<'_>) -> String {
+#[cfg(test)]
+pub(crate) fn to_json(set: &Set<'_>) -> String {
     let mut out = String::new();
     push_level(&mut out, set, false);
     out
 }
 
+#[cfg(test)]
 fn push_level(out: &mut String, set: &Set<'_>, itself: bool) {
     out.push('{');
     if itself {

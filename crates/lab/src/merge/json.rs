@@ -18,7 +18,7 @@ const DEEPEST: usize = 200;
 ///
 /// Where fields are not validated, the patch itself is not looked at beforehand, and something that is no patch fails
 /// later, in other words: `ignoring` says so.
-pub fn json_merge(object: &Value, patch: &Value, ignoring: bool) -> Result<Value, Status> {
+pub(crate) fn json_merge(object: &Value, patch: &Value, ignoring: bool) -> Result<Value, Status> {
     let patch = match patch {
         Value::Object(patch) => patch,
         Value::Array(_) if ignoring => return Ok(without_nulls(patch)),
@@ -69,7 +69,7 @@ fn without_nulls(value: &Value) -> Value {
 }
 
 /// The fields of the operations of a JSON patch that mean nothing, as strict decoding names them.
-pub fn json_patch_unknown_fields(patch: &Value) -> Vec<String> {
+pub(crate) fn json_patch_unknown_fields(patch: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
     for (place, operation) in patch.as_array().into_iter().flatten().enumerate() {
         for name in operation.as_object().into_iter().flatten().map(|(name, _)| name) {
@@ -83,7 +83,7 @@ pub fn json_patch_unknown_fields(patch: &Value) -> Vec<String> {
 
 /// The object with a JSON patch applied. Whatever does not work has the same answer. For `ignoring` see
 /// [`json_merge`].
-pub fn json_patch(object: &Value, patch: &Value, ignoring: bool) -> Result<Value, Status> {
+pub(crate) fn json_patch(object: &Value, patch: &Value, ignoring: bool) -> Result<Value, Status> {
     // Who looks at it first has names of its own for what it expects.
     let (prefix, list, one) = if ignoring {
         ("", "jsonpatch.Patch", "jsonpatch.Operation")

@@ -19,7 +19,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const MOST_ANNOTATIONS: usize = 256 * 1024;
 
 /// A kind as messages name it, such as `apps/v1, Kind=Deployment`.
-pub fn kind_text(api_version: &str, kind: &str) -> String {
+pub(crate) fn kind_text(api_version: &str, kind: &str) -> String {
     let group_version = match api_version.matches('/').count() {
         0 => format!("/{api_version}"),
         1 => api_version.to_owned(),
@@ -36,7 +36,7 @@ pub(super) fn group_version_kind(object: &Value) -> String {
 }
 
 /// An object as messages name it: namespace, name and kind.
-pub fn named(object: &Value) -> String {
+pub(crate) fn named(object: &Value) -> String {
     let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
     format!("{}/{}; {}", text("namespace"), text("name"), group_version_kind(object))
 }

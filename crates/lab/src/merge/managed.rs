@@ -354,7 +354,7 @@ pub(super) fn encode(mut managers: Vec<Manager<'_>>, mut spare: Vec<Value>) -> V
 }
 
 /// Says what is wrong with entries, if anything is.
-pub fn check_entries(entries: &Value) -> Result<(), String> {
+pub(crate) fn check_entries(entries: &Value) -> Result<(), String> {
     match entries {
         Value::Null => Ok(()),
         Value::Array(entries) => decode(entries).map(|_| ()),

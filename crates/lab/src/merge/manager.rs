@@ -4,10 +4,10 @@ use super::go;
 use crate::status::{FieldProblem, Problem};
 
 /// How long the name of a manager may be, in bytes.
-pub const MANAGER_LENGTH: usize = 128;
+pub(crate) const MANAGER_LENGTH: usize = 128;
 
 /// The name under which fields are owned: the one that was asked for, or what the client calls itself.
-pub fn manager_name(asked: &str, user_agent: &str) -> String {
+pub(crate) fn manager_name(asked: &str, user_agent: &str) -> String {
     if !asked.is_empty() {
         return asked.to_owned();
     }
@@ -23,7 +23,7 @@ pub fn manager_name(asked: &str, user_agent: &str) -> String {
 }
 
 /// What is wrong with the name of a manager that was asked for.
-pub fn check_manager(name: &str) -> Vec<FieldProblem> {
+pub(crate) fn check_manager(name: &str) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     let mut wrong = |kind: Problem| problems.push(FieldProblem::new("fieldManager", kind));
     if name.len() > MANAGER_LENGTH {
@@ -37,7 +37,7 @@ pub fn check_manager(name: &str) -> Vec<FieldProblem> {
 }
 
 /// What is wrong with the options of a patch that depend on whether it applies.
-pub fn check_patch_options(applies: bool, manager: &str, force: Option<bool>) -> Vec<FieldProblem> {
+pub(crate) fn check_patch_options(applies: bool, manager: &str, force: Option<bool>) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     if applies && manager.is_empty() {
         let why = "is required for apply patch".to_owned();

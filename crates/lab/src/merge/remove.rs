@@ -8,13 +8,8 @@ use super::set::Set;
 use crate::schema::TypeRef;
 
 /// The value without the paths of a set and what is in them.
-pub fn remove_items(of: TypeRef<'_>, value: &Value, items: &Set<'_>) -> Value {
+pub(crate) fn remove_items(of: TypeRef<'_>, value: &Value, items: &Set<'_>) -> Value {
     walk(Typed::root(of), value, items, false)
-}
-
-/// Only the paths of a set, with what leads to them.
-pub fn extract_items(of: TypeRef<'_>, value: &Value, items: &Set<'_>) -> Value {
-    walk(Typed::root(of), value, items, true)
 }
 
 fn walk(of: Typed<'_>, value: &Value, items: &Set<'_>, extract: bool) -> Value {

@@ -25,7 +25,7 @@ const OPEN_METADATA: [(&str, &str); 16] = [
 
 /// What of a write does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reset {
+pub(crate) enum Reset {
     /// Everything counts.
     Nothing,
     /// These fields and what is in them do not count.
@@ -38,7 +38,7 @@ pub enum Reset {
 
 impl Reset {
     /// What a write to a built-in resource, or one of its subresources, cannot change.
-    pub fn builtin(resource: &BuiltinResource, subresource: &str) -> Self {
+    pub(crate) fn builtin(resource: &BuiltinResource, subresource: &str) -> Self {
         const RESIZE: &[&[Step]] = &[
             &[Step::Field("spec"), Step::Field("containers"), Step::Any, Step::Field("resources")],
             &[Step::Field("spec"), Step::Field("containers"), Step::Any, Step::Field("resizePolicy")],
@@ -77,7 +77,7 @@ impl Reset {
     }
 
     /// What a write to a custom resource, or one of its subresources, cannot change.
-    pub fn custom(has_status: bool, subresource: &str) -> Self {
+    pub(crate) fn custom(has_status: bool, subresource: &str) -> Self {
         match subresource {
             "status" => Self::Fields(&[&["metadata"], &["spec"]]),
             "" if has_status => Self::FieldsOfVersion(&[&["status"]]),

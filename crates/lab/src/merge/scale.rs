@@ -16,7 +16,7 @@ const SCALE: &str = "autoscaling/v1";
 
 /// Where the number of replicas is in a version of the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicasPath {
+pub(crate) struct ReplicasPath {
     /// The version, such as `apps/v1`.
     pub api_version: String,
     /// The fields that lead to it, such as `spec` and `replicas`; none when the version has no such subresource.
@@ -45,7 +45,7 @@ fn listed(entries: &Value) -> &[Value] {
 }
 
 /// The managed fields of the scale of an object with these managed fields.
-pub fn to_scale(entries: &Value, paths: &[ReplicasPath]) -> Result<Value, String> {
+pub(crate) fn to_scale(entries: &Value, paths: &[ReplicasPath]) -> Result<Value, String> {
     let mut managers = Vec::new();
     for mut manager in managed::decode(listed(entries))? {
         let path = find(paths, &manager.api_version).and_then(ReplicasPath::elements);
@@ -59,7 +59,7 @@ pub fn to_scale(entries: &Value, paths: &[ReplicasPath]) -> Result<Value, String
 }
 
 /// The managed fields of an object in a version, after its scale was written and has these managed fields.
-pub fn from_scale(
+pub(crate) fn from_scale(
     entries: &Value,
     scale: &Value,
     api_version: &str,
@@ -100,7 +100,7 @@ pub fn from_scale(
 
 /// Applies to the scale of a custom resource. The real server cannot convert what comes out, so that this fails
 /// unless it changes nothing; conflicts are found before.
-pub fn apply_to_custom_scale(
+pub(crate) fn apply_to_custom_scale(
     context: &Context<'_>,
     force: bool,
     live: &Value,

@@ -6,7 +6,7 @@ use super::element::Element;
 
 /// A set of paths, as a tree whose levels are sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Set<'a> {
+pub(crate) struct Set<'a> {
     nodes: Vec<Node<'a>>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Node<'a> {
 
 /// A step of a pattern of paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// The field of this name.
     Field(&'static str),
     /// Whatever there is: the items of a list.
@@ -31,12 +31,12 @@ pub enum Step {
 
 impl<'a> Set<'a> {
     /// The set without paths.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { nodes: Vec::new() }
     }
 
     /// The set of these paths of field names.
-    pub fn of_fields(paths: &[&[&'a str]]) -> Self {
+    pub(crate) fn of_fields(paths: &[&[&'a str]]) -> Self {
         let mut set = Self::new();
         for path in paths {
             let path: Vec<Element<'a>> = path.iter().map(|name| Element::Field(name)).collect();
@@ -46,7 +46,7 @@ impl<'a> Set<'a> {
     }
 
     /// True when there is no path in it.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
@@ -63,7 +63,7 @@ impl<'a> Set<'a> {
     }
 
     /// Adds a path. The path without steps is the whole object, which nobody owns.
-    pub fn insert(&mut self, path: &[Element<'a>]) {
+    pub(crate) fn insert(&mut self, path: &[Element<'a>]) {
         let Some((first, rest)) = path.split_first() else { return };
         let place = match self.find(first) {
             Ok(place) => place,
@@ -115,20 +115,20 @@ impl<'a> Set<'a> {
     }
 
     /// True when the path is in the set.
-    pub fn has(&self, path: &[Element<'_>]) -> bool {
+    pub(crate) fn has(&self, path: &[Element<'_>]) -> bool {
         let Some((first, rest)) = path.split_first() else { return false };
         self.get(first)
             .is_some_and(|node| if rest.is_empty() { node.member } else { node.children.has(rest) })
     }
 
     /// The paths that begin with a step, without it.
-    pub fn with_prefix(&self, element: &Element<'_>) -> Option<&Set<'a>> {
+    pub(crate) fn with_prefix(&self, element: &Element<'_>) -> Option<&Set<'a>> {
         self.get(element).map(|node| &node.children).filter(|children| !children.is_empty())
     }
 
     /// The paths of either set.
     #[must_use]
-    pub fn union(self, other: Set<'a>) -> Set<'a> {
+    pub(crate) fn union(self, other: Set<'a>) -> Set<'a> {
         if self.is_empty() {
             return other;
         }
@@ -159,7 +159,7 @@ impl<'a> Set<'a> {
 
     /// The paths of both sets.
     #[must_use]
-    pub fn intersection(&self, other: &Set<'_>) -> Set<'a> {
+    pub(crate) fn intersection(&self, other: &Set<'_>) -> Set<'a> {
         let mut out = Set::new();
         self.pairs(other, |mine, theirs| {
             if let Some(theirs) = theirs {
@@ -171,7 +171,8 @@ impl<'a> Set<'a> {
     }
 
     /// True when some path is in both sets.
-    pub fn intersects(&self, other: &Set<'_>) -> bool {
+    #[cfg(test)]
+    pub(crate) fn intersects(&self, other: &Set<'_>) -> bool {
         let mut found = false;
         self.pairs(other, |mine, theirs| {
             found = found
@@ -183,7 +184,7 @@ impl<'a> Set<'a> {
     }
 
     /// True when all paths of the other set are in this one.
-    pub fn covers(&self, other: &Set<'_>) -> bool {
+    pub(crate) fn covers(&self, other: &Set<'_>) -> bool {
         let mut all = true;
         other.pairs(self, |theirs, mine| {
             all = all
@@ -196,7 +197,7 @@ impl<'a> Set<'a> {
 
     /// The paths that are not in the other set.
     #[must_use]
-    pub fn difference(self, other: &Set<'_>) -> Set<'a> {
+    pub(crate) fn difference(self, other: &Set<'_>) -> Set<'a> {
         self.without(other, |mine, theirs| {
             mine.member &= !theirs.member;
             mine.children = std::mem::take(&mut mine.children).difference(&theirs.children);
@@ -205,7 +206,7 @@ impl<'a> Set<'a> {
 
     /// The paths that neither are in the other set nor go on from one that is.
     #[must_use]
-    pub fn recursive_difference(self, other: &Set<'_>) -> Set<'a> {
+    pub(crate) fn recursive_difference(self, other: &Set<'_>) -> Set<'a> {
         self.without(other, |mine, theirs| {
             let children = std::mem::take(&mut mine.children);
             if theirs.member {
@@ -252,19 +253,9 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// The paths from which no other path of the set goes on.
-    #[must_use]
-    pub fn leaves(&self) -> Set<'a> {
-        let mut out = Set::new();
-        for node in &self.nodes {
-            out.push(node.element.clone(), node.member && node.children.is_empty(), node.children.leaves());
-        }
-        out
-    }
-
     /// The paths that follow one of the patterns, or lead to one that does.
     #[must_use]
-    pub fn matching(self, patterns: &[&[Step]]) -> Set<'a> {
+    pub(crate) fn matching(self, patterns: &[&[Step]]) -> Set<'a> {
         let mut out = Set::new();
         for node in self.nodes {
             let rests: Vec<&[Step]> = patterns
@@ -287,7 +278,7 @@ impl<'a> Set<'a> {
     }
 
     /// All paths: those that end on a level come before those that go on from it.
-    pub fn paths(&self) -> Vec<Vec<Element<'a>>> {
+    pub(crate) fn paths(&self) -> Vec<Vec<Element<'a>>> {
         let mut out = Vec::new();
         self.add_paths(&mut Vec::new(), &mut out);
         out
@@ -308,7 +299,7 @@ impl<'a> Set<'a> {
 }
 
 /// A path as it is shown in messages, such as `.spec.ports[port=80,protocol="TCP"].name`.
-pub fn path_text(path: &[Element<'_>]) -> String {
+pub(crate) fn path_text(path: &[Element<'_>]) -> String {
     path.iter().map(ToString::to_string).collect()
 }
 
@@ -332,7 +323,6 @@ mod tests {
         assert_eq!(texts(&all), [".a", ".d", ".a.b", ".a.c"]);
         assert_eq!(texts(&all.clone().difference(&set(&[&["a"], &["a", "c"]]))), [".d", ".a.b"]);
         assert_eq!(texts(&all.clone().recursive_difference(&set(&[&["a"]]))), [".d"]);
-        assert_eq!(texts(&all.leaves()), [".d", ".a.b", ".a.c"]);
         assert!(all.has(&[Element::Field("a"), Element::Field("b")]));
         assert!(!all.has(&[Element::Field("a"), Element::Field("x")]) && !all.has(&[]));
     }

@@ -25,7 +25,7 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The new object is complete, with defaults, but before admission and before what the write cannot change is
 /// put back. It still has the managed fields that were sent: an empty list must not have been dropped, because it
 /// means that they are to be forgotten.
-pub fn update(context: &Context<'_>, old: Option<&Value>, new: &mut Value) {
+pub(crate) fn update(context: &Context<'_>, old: Option<&Value>, new: &mut Value) {
     let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let sent = metadata.remove("managedFields").filter(|sent| !sent.is_null());
     let stored = old.map(|old| &old["metadata"]["managedFields"]).filter(|stored| !stored.is_null());
@@ -167,7 +167,7 @@ fn without_entries(removed: Set<'_>) -> Set<'_> {
 ///
 /// The result is not complete: it goes through decoding and defaults like an object that was sent. An error is a
 /// conflict with other managers, or something wrong with what was applied.
-pub fn apply(
+pub(crate) fn apply(
     context: &Context<'_>,
     force: bool,
     live: Option<&Value>,
@@ -299,7 +299,7 @@ fn conflict(conflicts: &[Conflict<'_>]) -> Status {
 /// a write without effect is none.
 ///
 /// This comes after everything that changes the object, and with the resource version of the old one.
-pub fn ignore_times(old: &Value, new: &mut Value) {
+pub(crate) fn ignore_times(old: &Value, new: &mut Value) {
     if only_times_differ(old, new) {
         new["metadata"]["managedFields"] = old["metadata"]["managedFields"].clone();
     }

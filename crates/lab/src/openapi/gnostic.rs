@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::proto::wire::{put_bytes, put_fixed64, put_message, put_number};
 
 /// The content type of the answer.
-pub const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+pub(crate) const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// A document in protobuf.
 pub(super) fn encode(document: &Value) -> Vec<u8> {

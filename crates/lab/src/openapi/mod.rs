@@ -24,14 +24,14 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha512};
 
 use self::builtin::{BuiltinNames, Everywhere};
-pub use self::gnostic::MEDIA_TYPE as V2_PROTOBUF_MEDIA_TYPE;
+pub(crate) use self::gnostic::MEDIA_TYPE as V2_PROTOBUF_MEDIA_TYPE;
 use self::model::PathItem;
 use self::schemas::Form;
 use crate::discovery::{Entry, fingerprint};
 
 /// A document and its fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Document {
+pub(crate) struct Document {
     /// The text.
     pub body: Bytes,
     /// The fingerprint: the `hash` of its address, and with quotes its `ETag`.
@@ -40,14 +40,14 @@ pub struct Document {
 
 /// The documents of a server.
 #[derive(Debug, Default)]
-pub struct OpenApi {
+pub(crate) struct OpenApi {
     built: Mutex<HashMap<String, Document>>,
 }
 
 impl OpenApi {
     /// `/openapi/v3`: where the documents are. `definitions` are all CustomResourceDefinitions; `others` are
     /// documents of other servers, by name and address.
-    pub fn index(&self, definitions: &[Arc<Value>], others: &[(String, String)]) -> Value {
+    pub(crate) fn index(&self, definitions: &[Arc<Value>], others: &[(String, String)]) -> Value {
         let mut names: BTreeSet<String> =
             ["api", "apis", "version", ".well-known/openid-configuration", "openid/v1/jwks"]
                 .map(str::to_owned)
@@ -78,7 +78,7 @@ impl OpenApi {
     }
 
     /// `/openapi/v3/{name}`: the document of a group and version, such as `apis/apps/v1`.
-    pub fn v3(&self, name: &str, definitions: &[Arc<Value>]) -> Option<Document> {
+    pub(crate) fn v3(&self, name: &str, definitions: &[Arc<Value>]) -> Option<Document> {
         let hash = hash_of(name, definitions);
         let key = format!("v3/{name}");
         if let Some(known) = self.built.lock().get(&key).filter(|known| known.hash == hash) {
@@ -90,12 +90,12 @@ impl OpenApi {
     }
 
     /// `/openapi/v2`: everything in one document.
-    pub fn v2(&self, definitions: &[Arc<Value>]) -> Document {
+    pub(crate) fn v2(&self, definitions: &[Arc<Value>]) -> Document {
         self.whole("v2", definitions, |document| document.to_string().into())
     }
 
     /// `/openapi/v2` in protobuf, which has the same fingerprint.
-    pub fn v2_protobuf(&self, definitions: &[Arc<Value>]) -> Document {
+    pub(crate) fn v2_protobuf(&self, definitions: &[Arc<Value>]) -> Document {
         self.whole("v2.pb", definitions, |document| gnostic::encode(document).into())
     }
 

@@ -14,7 +14,7 @@ use crate::schema::{Embedding, Field, Instead, Omit, Shape, TypeRef, Width};
 ///
 /// The object has the fields that were sent. Those a typed server omits at their zero value are left out, as
 /// they are always sent; `apiVersion` and `kind` are those of the envelope.
-pub fn decode<'t>(
+pub(crate) fn decode<'t>(
     bytes: &[u8],
     default: &Gvk,
     lookup: &dyn Fn(&Gvk) -> Option<TypeRef<'t>>,

@@ -10,7 +10,7 @@ use super::{MAGIC, time};
 use crate::schema::{Embedding, Field, Instead, Omit, Shape, TypeRef};
 
 /// A whole body: the envelope, and in it the object, whose `apiVersion` and `kind` go into the envelope.
-pub fn encode(value: &Value, of: TypeRef<'_>) -> Vec<u8> {
+pub(crate) fn encode(value: &Value, of: TypeRef<'_>) -> Vec<u8> {
     enveloped(
         value["apiVersion"].as_str().unwrap_or_default(),
         value["kind"].as_str().unwrap_or_default(),
@@ -19,7 +19,7 @@ pub fn encode(value: &Value, of: TypeRef<'_>) -> Vec<u8> {
 }
 
 /// A message in the envelope.
-pub fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+pub(crate) fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + api_version.len() + kind.len() + 24);
     out.extend_from_slice(&MAGIC);
     put_message(&mut out, 1, |out| {
@@ -33,14 +33,14 @@ pub fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
 }
 
 /// An object without the envelope, as it is an item of a list.
-pub fn encode_message(value: &Value, of: TypeRef<'_>) -> Vec<u8> {
+pub(crate) fn encode_message(value: &Value, of: TypeRef<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     put_object(&mut out, value.as_object(), of);
     out
 }
 
 /// A frame of a watch: `object` is a whole body.
-pub fn watch_event(event_type: &str, object: &[u8]) -> Vec<u8> {
+pub(crate) fn watch_event(event_type: &str, object: &[u8]) -> Vec<u8> {
     let mut event = Vec::with_capacity(object.len() + event_type.len() + 24);
     event.extend_from_slice(&[0; 4]);
     put_bytes(&mut event, 1, event_type.as_bytes());
@@ -48,36 +48,6 @@ pub fn watch_event(event_type: &str, object: &[u8]) -> Vec<u8> {
     let length = u32::try_from(event.len() - 4).unwrap_or(u32::MAX);
     event[..4].copy_from_slice(&length.to_be_bytes());
     event
-}
-
-/// A list that is built item by item.
-#[derive(Debug)]
-pub struct Listing {
-    message: Vec<u8>,
-}
-
-impl Listing {
-    /// A list with this `metadata`, of type `ListMeta`.
-    pub fn new(metadata: &Value, list_meta: TypeRef<'_>) -> Self {
-        let mut message = Vec::with_capacity(4096);
-        put_message(&mut message, 1, |out| put_object(out, metadata.as_object(), list_meta));
-        Self { message }
-    }
-
-    /// Adds an item that is a message already.
-    pub fn push_message(&mut self, item: &[u8]) {
-        put_bytes(&mut self.message, 2, item);
-    }
-
-    /// Adds an item.
-    pub fn push(&mut self, item: &Value, of: TypeRef<'_>) {
-        put_message(&mut self.message, 2, |out| put_object(out, item.as_object(), of));
-    }
-
-    /// The whole body.
-    pub fn finish(self, api_version: &str, kind: &str) -> Vec<u8> {
-        enveloped(api_version, kind, &self.message)
-    }
 }
 
 /// Writes the fields of an object in the order of their numbers. Without a value all that is always written is.

@@ -12,16 +12,10 @@ pub(crate) mod wire;
 
 use std::fmt;
 
-pub use self::decode::decode;
-pub use self::encode::{Listing, encode, encode_message, enveloped, watch_event};
+pub(crate) use self::decode::decode;
+pub(crate) use self::encode::{encode, watch_event};
 use crate::names::Gvk;
 use crate::status::Status;
-
-/// The media type of a body.
-pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-
-/// The media type of a watch: frames of four bytes length, big-endian, and a `WatchEvent`.
-pub const WATCH_MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// What every body begins with.
 const MAGIC: [u8; 4] = *b"k8s\0";
@@ -31,7 +25,7 @@ const DEPTH_LIMIT: usize = 127;
 
 /// Why bytes could not be read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct DecodeError {
+pub(crate) struct DecodeError {
     /// The kind the bytes claim to be, or the default, as far as that was found out.
     pub kind: Option<Gvk>,
     /// What is wrong.
@@ -41,7 +35,7 @@ pub struct DecodeError {
 /// What is wrong with the bytes, in the words of the reference implementation.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub(crate) enum Problem {
     /// There are none.
     #[error("empty data")]
     EmptyData,
@@ -98,7 +92,7 @@ impl std::error::Error for DecodeError {}
 
 impl DecodeError {
     /// The failure that is sent: `expected` is the kind the request was about, `body` what came.
-    pub fn status(&self, expected: &str, body: &[u8]) -> Status {
+    pub(crate) fn status(&self, expected: &str, body: &[u8]) -> Status {
         Status::bad_request(match &self.kind {
             Some(Gvk { version, kind, .. }) if !kind.is_empty() => {
                 format!("{kind} in version {version:?} cannot be handled as a {expected}: {}", self.problem)
@@ -113,7 +107,7 @@ impl DecodeError {
 }
 
 /// The beginning of a body for a message: as text if it looks like JSON, else in hexadecimal.
-pub fn summary(body: &[u8]) -> String {
+pub(crate) fn summary(body: &[u8]) -> String {
     let shown = &body[..body.len().min(30)];
     let more = if body.len() > shown.len() { " ..." } else { "" };
     match body.first() {

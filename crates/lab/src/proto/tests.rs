@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::encode::{encode_message, enveloped};
 use super::wire::{put_bytes, put_message, put_number};
 use super::*;
 use crate::schema::{

@@ -95,7 +95,6 @@ impl Parts {
             client: Arc::clone(&webhooks),
             kinds: Arc::new(ServedKinds { registry: Arc::clone(&registry), clock: Arc::clone(&self.clock) }),
             authorizer: Arc::clone(&authorizer) as Arc<dyn crate::admission::Authorizer>,
-            hooks: Vec::new(),
         });
         Ok(Server {
             random: Mutex::new(Server::generator(self.seed)),

@@ -11,7 +11,7 @@ pub(super) fn since(moment: &str, now: Timestamp) -> String {
 }
 
 /// A duration with two or three significant figures: `5m3s`, `3h`, `2d4h`; `<invalid>` for negative ones.
-pub fn human_duration(duration: SignedDuration) -> String {
+pub(crate) fn human_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     if seconds < -1 {
         return "<invalid>".to_owned();

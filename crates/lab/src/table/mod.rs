@@ -17,12 +17,12 @@ mod workloads;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use self::human::human_duration;
+pub(crate) use self::human::human_duration;
 use crate::names::Gvk;
 
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
+pub(crate) struct Column {
     /// The heading.
     pub name: String,
     /// The OpenAPI type of the cells: `string`, `integer`, `number`, `boolean` or `date`.
@@ -37,7 +37,7 @@ pub struct Column {
 
 impl Column {
     /// An entry of `columnDefinitions`.
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         json!({
             "name": self.name, "type": self.kind, "format": self.format, "description": self.description,
             "priority": self.priority,
@@ -46,12 +46,12 @@ impl Column {
 }
 
 /// The columns of a built-in kind.
-pub fn columns(kind: &Gvk) -> Vec<Column> {
+pub(crate) fn columns(kind: &Gvk) -> Vec<Column> {
     columns::parse(columns::written(&kind.group, &kind.kind))
 }
 
 /// The cells of one object. Kinds with several versions show more when the object is in the stored version.
-pub fn row(kind: &Gvk, object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn row(kind: &Gvk, object: &Value, now: Timestamp) -> Vec<Value> {
     let of = Object { object, now };
     let name = kind.kind.as_str();
     match kind.group.as_str() {
@@ -71,7 +71,7 @@ pub fn row(kind: &Gvk, object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 /// The cells of the objects of a list.
-pub fn rows(kind: &Gvk, objects: &[&Value], now: Timestamp) -> Vec<Vec<Value>> {
+pub(crate) fn rows(kind: &Gvk, objects: &[&Value], now: Timestamp) -> Vec<Vec<Value>> {
     let mut rows: Vec<Vec<Value>> = objects.iter().map(|object| row(kind, object, now)).collect();
     if kind.kind == "StorageClass"
         && kind.group == "storage.k8s.io"
@@ -85,7 +85,7 @@ pub fn rows(kind: &Gvk, objects: &[&Value], now: Timestamp) -> Vec<Vec<Value>> {
 }
 
 /// The `conditions` of a row: Pods that have ended are marked, so that clients can hide them.
-pub fn conditions(kind: &Gvk, object: &Value) -> Vec<Value> {
+pub(crate) fn conditions(kind: &Gvk, object: &Value) -> Vec<Value> {
     if kind.kind != "Pod" || !kind.group.is_empty() {
         return Vec::new();
     }
@@ -99,7 +99,7 @@ pub fn conditions(kind: &Gvk, object: &Value) -> Vec<Value> {
 }
 
 /// The cells of a `Status`.
-pub fn status_row(status: &Value) -> Vec<Value> {
+pub(crate) fn status_row(status: &Value) -> Vec<Value> {
     ["status", "reason", "message"].map(|key| status[key].as_str().unwrap_or_default().into()).into()
 }
 

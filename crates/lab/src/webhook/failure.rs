@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A call that failed.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum CallError {
+pub(crate) enum CallError {
     /// The call took too long.
     #[error("context deadline exceeded")]
     Deadline,

@@ -23,11 +23,11 @@ use parking_lot::Mutex;
 use rustls::ClientConfig;
 use serde_json::Value;
 
-pub use failure::CallError;
-pub use resolve::{Endpoints, Resolver};
+pub(crate) use failure::CallError;
+pub(crate) use resolve::{Endpoints, Resolver};
 
 /// A request body that may stream.
-pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// How many idle connections to one server are kept.
 const IDLE_CONNECTIONS: usize = 8;
@@ -38,7 +38,7 @@ const LONGEST_ANSWER: usize = 16 * 1024 * 1024;
 
 /// The server to call and how far to trust it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Target {
+pub(crate) struct Target {
     /// Where it is.
     pub place: Place,
     /// Which certificates are good.
@@ -47,7 +47,7 @@ pub struct Target {
 
 /// Where a server is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Place {
+pub(crate) enum Place {
     /// At a URL. Only scheme, host and port are used to connect.
     Url(String),
     /// Behind a service of the cluster.
@@ -65,7 +65,7 @@ pub enum Place {
 
 /// Which certificates of a server are good.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Trust {
+pub(crate) enum Trust {
     /// Those signed by the certificates of a PEM bundle.
     Bundle(Vec<u8>),
     /// Those the machine trusts.
@@ -76,7 +76,7 @@ pub enum Trust {
 
 impl Target {
     /// Reads `clientConfig` of a webhook configuration or of a conversion.
-    pub fn of_client_config(config: &Value) -> Result<Self, CallError> {
+    pub(crate) fn of_client_config(config: &Value) -> Result<Self, CallError> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let place = if config["service"].is_object() {
             let service = &config["service"];
@@ -100,7 +100,7 @@ impl Target {
     }
 
     /// The URL the endpoint goes by, as messages quote it, without a query.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match &self.place {
             Place::Url(url) => url.split(['?', '#']).next().unwrap_or_default().to_owned(),
             Place::Service { namespace, name, port, path } => {
@@ -113,7 +113,7 @@ impl Target {
 
 impl Trust {
     /// The trust that a `caBundle` field asks for: base64 of PEM, or the machine's where it is empty.
-    pub fn of_bundle(field: &Value) -> Self {
+    pub(crate) fn of_bundle(field: &Value) -> Self {
         match field.as_str().and_then(|text| STANDARD.decode(text).ok()) {
             Some(pem) if !pem.is_empty() => Self::Bundle(pem),
             _ => Self::System,
@@ -122,7 +122,7 @@ impl Trust {
 }
 
 /// Calls servers. Connections are kept for the next call where possible.
-pub struct Client {
+pub(crate) struct Client {
     resolver: Arc<dyn Resolver>,
     identity: Option<trust::Identity>,
     configurations: Mutex<HashMap<Trust, Arc<ClientConfig>>>,
@@ -137,7 +137,7 @@ impl std::fmt::Debug for Client {
 
 impl Client {
     /// A client that finds services through `resolver`.
-    pub fn new(resolver: Arc<dyn Resolver>) -> Self {
+    pub(crate) fn new(resolver: Arc<dyn Resolver>) -> Self {
         Self {
             resolver,
             identity: None,
@@ -147,14 +147,14 @@ impl Client {
     }
 
     /// The same client, which shows a certificate to the servers it calls.
-    pub fn with_identity(mut self, certificates: &str, key: &str) -> Result<Self, CallError> {
+    pub(crate) fn with_identity(mut self, certificates: &str, key: &str) -> Result<Self, CallError> {
         self.identity = Some(trust::Identity::from_pem(certificates, key)?);
         Ok(self)
     }
 
     /// Sends a request and gives the answer while its body still streams. The authority of the request's URI is
     /// replaced by the target's; an upgraded connection can be taken with [`hyper::upgrade::on`].
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         target: &Target,
         request: Request<Body>,
@@ -166,7 +166,7 @@ impl Client {
     /// Posts JSON and reads the whole answer, which has to be a success.
     ///
     /// `timeout` is told to the server, as the real client does, and ends the call.
-    pub async fn post(
+    pub(crate) async fn post(
         &self,
         target: &Target,
         body: &Value,
@@ -256,7 +256,7 @@ impl Client {
 }
 
 /// A body that is all there.
-pub fn full(bytes: Bytes) -> Body {
+pub(crate) fn full(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 

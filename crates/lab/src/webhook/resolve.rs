@@ -9,20 +9,20 @@ use crate::names::GroupResource;
 use crate::reader::Reader;
 
 /// Finds the server behind a service.
-pub trait Resolver: Send + Sync {
+pub(crate) trait Resolver: Send + Sync {
     /// A host and a port to dial, such as `127.0.0.1:8443`; or why there is none.
     fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<String, String>;
 }
 
 /// Finds servers by the stored services and their endpoint slices, and then their endpoints. A service of type
 /// `ExternalName` leads to that name.
-pub struct Endpoints {
+pub(crate) struct Endpoints {
     reader: Arc<dyn Reader>,
 }
 
 impl Endpoints {
     /// A resolver over the stored objects.
-    pub fn new(reader: Arc<dyn Reader>) -> Self {
+    pub(crate) fn new(reader: Arc<dyn Reader>) -> Self {
         Self { reader }
     }
 

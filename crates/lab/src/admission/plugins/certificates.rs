@@ -18,7 +18,7 @@ const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// Refuses approvals, signatures and trust bundles of those who may not make them for a signer, and client
 /// certificates for masters.
-pub fn validate(review: &Review<'_>, authorizer: &dyn Authorizer) -> Result<(), Status> {
+pub(crate) fn validate(review: &Review<'_>, authorizer: &dyn Authorizer) -> Result<(), Status> {
     if review.attributes.group != GROUP {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use crate::names::GroupResource;
 use crate::reader::Reader;
 
 /// Gives claims without a class the default one.
-pub fn storage(review: &mut Review<'_>, reader: &dyn Reader) {
+pub(crate) fn storage(review: &mut Review<'_>, reader: &dyn Reader) {
     if review.operation != Operation::Create || !review.is("", "persistentvolumeclaims") {
         return;
     }
@@ -30,7 +30,7 @@ pub fn storage(review: &mut Review<'_>, reader: &dyn Reader) {
 }
 
 /// Gives ingresses without a class the default one.
-pub fn ingress(review: &mut Review<'_>, reader: &dyn Reader) {
+pub(crate) fn ingress(review: &mut Review<'_>, reader: &dyn Reader) {
     if review.operation != Operation::Create || !review.is("networking.k8s.io", "ingresses") {
         return;
     }

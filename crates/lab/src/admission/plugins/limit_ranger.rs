@@ -18,7 +18,7 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const LARGEST_IN_MILLIS: i64 = i64::MAX / 1000;
 
 /// Sets the default requests and limits of containers.
-pub fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     if !review.is_kind("", "Pod") {
         return Ok(());
     }
@@ -31,7 +31,7 @@ pub fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status
 }
 
 /// Refuses what is out of bounds.
-pub fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     for range in ranges(review, reader) {
         let Some(wanted) = &review.object else { continue };
         let problems = match review.attributes.resource.as_str() {

@@ -3,19 +3,19 @@
 //! `mutate` functions change the object under review, `validate` functions only refuse it. They are called in
 //! the order of the real server by [`super::Admission`].
 
-pub mod certificates;
-pub mod classes;
-pub mod limit_ranger;
-pub mod namespace_lifecycle;
-pub mod nodes;
-pub mod pod_resize;
-pub mod priority;
-pub mod resources;
-pub mod runtime_class;
-pub mod service_account;
+pub(crate) mod certificates;
+pub(crate) mod classes;
+pub(crate) mod limit_ranger;
+pub(crate) mod namespace_lifecycle;
+pub(crate) mod nodes;
+pub(crate) mod pod_resize;
+pub(crate) mod priority;
+pub(crate) mod resources;
+pub(crate) mod runtime_class;
+pub(crate) mod service_account;
 mod service_account_secrets;
-pub mod storage;
-pub mod tolerations;
+pub(crate) mod storage;
+pub(crate) mod tolerations;
 
 /// Sentences as one: a single one bare, several in brackets and without repetitions.
 pub(super) fn aggregated(problems: &[String]) -> Option<String> {

@@ -9,7 +9,7 @@ use crate::status::{Cause, Status};
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Refuses what may not happen in a namespace, or to one.
-pub fn mutate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn mutate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     let is_namespace = review.is_kind("", "Namespace");
     if review.operation == Operation::Delete && is_namespace && IMMORTAL.contains(&review.name()) {
         return Err(review.forbidden("this namespace may not be deleted"));

@@ -11,7 +11,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 /// Nothing is scheduled on a new node until it is ready.
-pub fn taint(review: &mut Review<'_>) {
+pub(crate) fn taint(review: &mut Review<'_>) {
     if review.operation != Operation::Create || !review.is("", "nodes") {
         return;
     }
@@ -24,7 +24,7 @@ pub fn taint(review: &mut Review<'_>) {
 }
 
 /// Copies the zone and region of the node to the pod or to the binding.
-pub fn label_topology(review: &mut Review<'_>, reader: &dyn Reader) {
+pub(crate) fn label_topology(review: &mut Review<'_>, reader: &dyn Reader) {
     if review.operation != Operation::Create || !review.is_resource("", "pods") {
         return;
     }

@@ -9,7 +9,7 @@ use crate::reader::Reader;
 use crate::status::{Cause, Status};
 
 /// Refuses a resize beyond what the node has.
-pub fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     let resizes = review.operation == Operation::Update
         && review.is_resource("", "pods")
         && review.attributes.subresource == "resize";

@@ -11,7 +11,7 @@ use crate::reader::Reader;
 use crate::status::Status;
 
 /// Sets the priority of a pod.
-pub fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     if !review.is("", "pods") {
         return Ok(());
     }
@@ -28,12 +28,12 @@ pub fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status
             }
             Ok(())
         }
-        Operation::Delete | Operation::Connect => Ok(()),
+        Operation::Delete => Ok(()),
     }
 }
 
 /// There is one default class at most.
-pub fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     let writes = matches!(review.operation, Operation::Create | Operation::Update);
     let Some(class) =
         review.object.as_ref().filter(|_| writes && review.is("scheduling.k8s.io", "priorityclasses"))

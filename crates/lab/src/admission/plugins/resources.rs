@@ -8,10 +8,10 @@ use super::super::json::{entries, items};
 use crate::quantity::{Notation, Quantity};
 
 /// Amounts by resource.
-pub type Amounts = BTreeMap<String, Quantity>;
+pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
 /// Reads an amount as objects carry it: a text or a number.
-pub fn amount(value: &Value) -> Option<Quantity> {
+pub(crate) fn amount(value: &Value) -> Option<Quantity> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
         Value::Number(number) => number.to_string().parse().ok(),
@@ -20,30 +20,30 @@ pub fn amount(value: &Value) -> Option<Quantity> {
 }
 
 /// So many whole ones.
-pub fn count(number: i64) -> Quantity {
+pub(crate) fn count(number: i64) -> Quantity {
     Quantity::new(number, Notation::DecimalSi)
 }
 
 /// Two amounts together.
-pub fn sum(one: &Quantity, other: &Quantity) -> Quantity {
+pub(crate) fn sum(one: &Quantity, other: &Quantity) -> Quantity {
     let mut sum = one.clone();
     sum.add(other);
     sum
 }
 
 /// The amount of a resource; nothing where it is not there.
-pub fn amount_of(list: &Amounts, name: &str) -> Quantity {
+pub(crate) fn amount_of(list: &Amounts, name: &str) -> Quantity {
     list.get(name).cloned().unwrap_or_else(|| count(0))
 }
 
 /// Reads a resource list.
-pub fn amounts(list: &Value) -> Amounts {
+pub(crate) fn amounts(list: &Value) -> Amounts {
     entries(list).filter_map(|(name, value)| Some((name.clone(), amount(value)?))).collect()
 }
 
 /// The `requests` or the `limits` of a pod: what its containers need at their peak. With pod-level resources those
 /// decide; overhead counts only if asked for.
-pub fn of_pod(spec: &Value, key: &str, with_overhead: bool) -> Amounts {
+pub(crate) fn of_pod(spec: &Value, key: &str, with_overhead: bool) -> Amounts {
     let mut sums = Amounts::new();
     for container in items(&spec["containers"]) {
         add(&mut sums, &amounts(&container["resources"][key]));
@@ -89,7 +89,7 @@ fn is_pod_level(name: &str) -> bool {
 }
 
 /// Adds amounts to sums.
-pub fn add(sums: &mut Amounts, more: &Amounts) {
+pub(crate) fn add(sums: &mut Amounts, more: &Amounts) {
     for (name, quantity) in more {
         match sums.get_mut(name) {
             Some(known) => known.add(quantity),

@@ -15,7 +15,7 @@ use crate::status::Status;
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
 /// Adds what the class of a pod asks for.
-pub fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     let Some(class) = class_of(review, reader)? else { return Ok(()) };
     let Some(pod) = &review.object else { return Ok(()) };
     let spec = &pod["spec"];
@@ -53,7 +53,7 @@ pub fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status
 }
 
 /// Refuses overhead that the class does not give.
-pub fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     if review.operation != Operation::Create || !review.is("", "pods") {
         return Ok(());
     }

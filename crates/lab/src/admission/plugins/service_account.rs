@@ -11,7 +11,7 @@ use crate::reader::Reader;
 use crate::status::Status;
 
 /// The account of pods that name none.
-pub const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 /// Where tokens are mounted.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME_PREFIX: &str = "kube-api-access-";
@@ -20,7 +20,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Names the account, and mounts its token.
-pub fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     if !review.is("", "pods") || review.operation != Operation::Create {
         return Ok(());
     }
@@ -55,7 +55,7 @@ pub fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status
 }
 
 /// Checks that the account is there, and its limits.
-pub fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn validate(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     let subresource = review.attributes.subresource.as_str();
     if !review.is_resource("", "pods") || !(subresource.is_empty() || subresource == "ephemeralcontainers") {
         return Ok(());

@@ -10,7 +10,7 @@ use crate::reader::Reader;
 use crate::status::Status;
 
 /// Adds the finalizers that keep claims, volumes and classes while they are used.
-pub fn protect(review: &mut Review<'_>) {
+pub(crate) fn protect(review: &mut Review<'_>) {
     if review.operation != Operation::Create || !review.attributes.subresource.is_empty() {
         return;
     }
@@ -27,7 +27,7 @@ pub fn protect(review: &mut Review<'_>) {
 }
 
 /// Refuses to grow claims that cannot.
-pub fn validate_growth(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn validate_growth(review: &Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
     if review.operation != Operation::Update || !review.is("", "persistentvolumeclaims") {
         return Ok(());
     }

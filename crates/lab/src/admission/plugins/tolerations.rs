@@ -6,7 +6,7 @@ use super::super::json::{at, items, list, text};
 use super::super::review::{Operation, Review};
 
 /// Pods stay five minutes on nodes that are not ready or out of reach, unless they say otherwise.
-pub fn set_defaults(review: &mut Review<'_>) {
+pub(crate) fn set_defaults(review: &mut Review<'_>) {
     if !review.is("", "pods") || !matches!(review.operation, Operation::Create | Operation::Update) {
         return;
     }
@@ -25,7 +25,7 @@ pub fn set_defaults(review: &mut Review<'_>) {
 }
 
 /// Two lists as one, without those that others make redundant.
-pub fn merged(first: &Value, second: &Value) -> Vec<Value> {
+pub(crate) fn merged(first: &Value, second: &Value) -> Vec<Value> {
     let all: Vec<&Value> = items(first).chain(items(second)).collect();
     let mut kept: Vec<Value> = Vec::new();
     for (index, one) in all.iter().enumerate() {

@@ -9,7 +9,7 @@ use crate::schema::{ListMerge, Shape, TypeRef};
 /// The object with an apply configuration merged into it. The failure is what follows `error applying patch: `.
 ///
 /// Nobody owns what a policy applies, so it may not set what can only be owned as a whole.
-pub fn merged(of: TypeRef<'_>, object: &Value, configuration: &Value) -> Result<Value, String> {
+pub(crate) fn merged(of: TypeRef<'_>, object: &Value, configuration: &Value) -> Result<Value, String> {
     merge::check(of, configuration, false)
         .map_err(|why| format!("failed to convert patch object to typed object: {why}"))?;
     let mut atomics = Vec::new();

@@ -18,7 +18,7 @@ use crate::status::Status;
 
 /// A request as expressions see it.
 #[derive(Debug, Clone)]
-pub struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     /// Who asks for what.
     pub attributes: &'a Attributes,
     /// The `object` variable; null for none.
@@ -31,7 +31,7 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// What a request looks like to somebody who is called for `matched`.
-    pub fn of(review: &Review<'a>, matched: &Matched, kinds: &dyn Kinds) -> Result<Self, Status> {
+    pub(crate) fn of(review: &Review<'a>, matched: &Matched, kinds: &dyn Kinds) -> Result<Self, Status> {
         let as_matched = |object: Option<&Value>| match object {
             None => Ok(Value::Null),
             Some(object) if matched.kind == *review.kind => Ok(object.clone()),
@@ -80,7 +80,7 @@ fn request(review: &Review<'_>, matched: &Matched) -> Value {
 
 /// Whether conditions are met.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// All are.
     Met,
     /// One is not.
@@ -91,18 +91,18 @@ pub enum Outcome {
 
 /// Compiled `matchConditions`.
 #[derive(Debug, Default)]
-pub struct Conditions {
+pub(crate) struct Conditions {
     conditions: Vec<Expression>,
 }
 
 impl Conditions {
     /// Compiles conditions outside of policies, where there are no variables.
-    pub fn compile(list: &Value, has_params: bool) -> Self {
+    pub(crate) fn compile(list: &Value, has_params: bool) -> Self {
         Self::compile_with(list, has_params, &Variables::default())
     }
 
     /// Compiles conditions that may use the variables of a policy.
-    pub fn compile_with(list: &Value, has_params: bool, variables: &Variables) -> Self {
+    pub(crate) fn compile_with(list: &Value, has_params: bool, variables: &Variables) -> Self {
         let scope = Scope { params: has_params, authorizer: true, patches: false, stored: true };
         let conditions = items(list)
             .map(|one| Expression::compile(text(&one["expression"]), Wanted::Bool, scope, variables))
@@ -111,12 +111,12 @@ impl Conditions {
     }
 
     /// True if there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.conditions.is_empty()
     }
 
     /// Evaluates them.
-    pub fn evaluate(
+    pub(crate) fn evaluate(
         &self,
         subject: &Subject<'_>,
         params: Option<&Value>,

@@ -20,7 +20,7 @@ const OUT_OF_BUDGET: &str =
 
 /// Which names an expression may use besides the usual ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scope {
+pub(crate) struct Scope {
     /// `params`.
     pub params: bool,
     /// `authorizer`.
@@ -33,7 +33,7 @@ pub struct Scope {
 
 /// What an expression has to evaluate to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub(crate) enum Wanted {
     /// True or false.
     Bool,
     /// A text.
@@ -50,7 +50,7 @@ pub enum Wanted {
 
 /// Why an expression gave no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// It could not be compiled or evaluated.
     Evaluation(String),
     /// It took too long, together with those before it.
@@ -59,23 +59,23 @@ pub enum Failure {
 
 /// A compiled expression.
 #[derive(Debug)]
-pub struct Expression {
+pub(crate) struct Expression {
     source: String,
     compiled: Result<cel::Expression, String>,
 }
 
 /// The variables of a policy.
 #[derive(Debug, Default)]
-pub struct Variables {
+pub(crate) struct Variables {
     list: Vec<(String, Expression)>,
 }
 
 /// The value of an expression.
 #[derive(Debug, Clone)]
-pub struct Computed<'a>(pub(super) Val<'a>);
+pub(crate) struct Computed<'a>(pub(super) Val<'a>);
 
 /// The evaluation of expressions for one request.
-pub struct Evaluation<'a> {
+pub(crate) struct Evaluation<'a> {
     subject: &'a Subject<'a>,
     variables: &'a Variables,
     params: Option<&'a Value>,
@@ -95,7 +95,7 @@ impl fmt::Debug for Evaluation<'_> {
 
 impl Variables {
     /// Compiles the variables of a policy; later ones may use earlier ones.
-    pub fn compile(list: &Value, scope: Scope) -> Self {
+    pub(crate) fn compile(list: &Value, scope: Scope) -> Self {
         let mut variables = Self::default();
         for one in items(list) {
             let expression = Expression::compile(text(&one["expression"]), Wanted::Any, scope, &variables);
@@ -105,7 +105,7 @@ impl Variables {
     }
 
     /// Adds one more.
-    pub fn push(&mut self, name: &str, expression: Expression) {
+    pub(crate) fn push(&mut self, name: &str, expression: Expression) {
         self.list.push((name.to_owned(), expression));
     }
 
@@ -146,7 +146,7 @@ impl Host for AllVariables {
 
 impl Expression {
     /// Compiles an expression about objects that can be anything.
-    pub fn compile(source: &str, wanted: Wanted, scope: Scope, variables: &Variables) -> Self {
+    pub(crate) fn compile(source: &str, wanted: Wanted, scope: Scope, variables: &Variables) -> Self {
         Self::compile_typed(source, wanted, scope, variables, (Type::Dyn, Type::Dyn))
     }
 
@@ -167,12 +167,12 @@ impl Expression {
     }
 
     /// Why it cannot be used, if it cannot.
-    pub fn problem(&self) -> Option<&str> {
+    pub(crate) fn problem(&self) -> Option<&str> {
         self.compiled.as_ref().err().map(String::as_str)
     }
 
     /// Evaluates it.
-    pub fn evaluate<'a>(&'a self, evaluation: &Evaluation<'a>) -> Result<Computed<'a>, Failure> {
+    pub(crate) fn evaluate<'a>(&'a self, evaluation: &Evaluation<'a>) -> Result<Computed<'a>, Failure> {
         let compiled =
             self.compiled.as_ref().map_err(|why| Failure::Evaluation(format!("compilation error: {why}")))?;
         evaluation.spent.set(0);
@@ -190,7 +190,7 @@ impl Expression {
 
 impl<'a> Evaluation<'a> {
     /// An evaluation with a budget.
-    pub fn new(subject: &'a Subject<'a>, variables: &'a Variables, budget: u64) -> Self {
+    pub(crate) fn new(subject: &'a Subject<'a>, variables: &'a Variables, budget: u64) -> Self {
         Self {
             subject,
             variables,
@@ -205,21 +205,21 @@ impl<'a> Evaluation<'a> {
 
     /// With parameters.
     #[must_use]
-    pub fn with_params(mut self, params: Option<&'a Value>) -> Self {
+    pub(crate) fn with_params(mut self, params: Option<&'a Value>) -> Self {
         self.params = params;
         self
     }
 
     /// With the namespace of the request.
     #[must_use]
-    pub fn with_namespace(mut self, namespace: Option<&'a Value>) -> Self {
+    pub(crate) fn with_namespace(mut self, namespace: Option<&'a Value>) -> Self {
         self.namespace = namespace;
         self
     }
 
     /// With somebody who says who may do what.
     #[must_use]
-    pub fn with_authorizer(mut self, authorizer: &'a SharedAuthorizer) -> Self {
+    pub(crate) fn with_authorizer(mut self, authorizer: &'a SharedAuthorizer) -> Self {
         self.authorizer = Some(authorizer);
         self
     }
@@ -293,17 +293,17 @@ fn type_name(of: &Type) -> String {
 
 impl Computed<'_> {
     /// True for `true`.
-    pub fn is_true(&self) -> bool {
+    pub(crate) fn is_true(&self) -> bool {
         matches!(self.0, Val::Bool(true))
     }
 
     /// True for `false`.
-    pub fn is_false(&self) -> bool {
+    pub(crate) fn is_false(&self) -> bool {
         matches!(self.0, Val::Bool(false))
     }
 
     /// The text, if it is one.
-    pub fn as_text(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.0 {
             Val::Text(text) => Some(text),
             _ => None,
@@ -311,12 +311,12 @@ impl Computed<'_> {
     }
 
     /// The apply configuration it is.
-    pub fn to_apply_configuration(&self) -> Result<Value, String> {
+    pub(crate) fn to_apply_configuration(&self) -> Result<Value, String> {
         patches::apply_configuration(&self.0)
     }
 
     /// The JSON patch it is.
-    pub fn to_json_patch(&self) -> Result<Value, String> {
+    pub(crate) fn to_json_patch(&self) -> Result<Value, String> {
         patches::json_patch(&self.0)
     }
 }

@@ -1,21 +1,21 @@
 //! Admission policies written in CEL.
 
-pub mod apply;
+pub(crate) mod apply;
 mod authorizer;
-pub mod conditions;
+pub(crate) mod conditions;
 mod declared;
-pub mod expression;
-pub mod mutating;
+pub(crate) mod expression;
+pub(crate) mod mutating;
 mod params;
 mod patches;
 mod registered;
-pub mod typecheck;
-pub mod validating;
+pub(crate) mod typecheck;
+pub(crate) mod validating;
 
 use super::json::text;
 use super::review::Review;
 
-pub use registered::Policies;
+pub(crate) use registered::Policies;
 
 /// How much evaluating the expressions of a policy may cost for one binding and parameter.
 const BUDGET: u64 = 10_000_000;

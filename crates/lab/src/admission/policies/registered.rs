@@ -117,7 +117,7 @@ impl Policy {
 
 /// The policies of a server, compiled anew only when one of them or a binding changes.
 #[derive(Debug, Default)]
-pub struct Policies {
+pub(crate) struct Policies {
     validating: Mutex<Known>,
     mutating: Mutex<Known>,
 }

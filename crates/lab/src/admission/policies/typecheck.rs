@@ -17,7 +17,7 @@ use crate::schema::{Embedding, Shape, TypeId, TypeRef};
 const MOST_KINDS: usize = 10;
 
 /// The status a policy has to get, or nothing if it has been checked as it is.
-pub fn status(policy: &Value, kinds: &dyn Kinds) -> Option<Value> {
+pub(crate) fn status(policy: &Value, kinds: &dyn Kinds) -> Option<Value> {
     let generation = policy["metadata"]["generation"].as_i64().unwrap_or_default();
     if generation <= policy["status"]["observedGeneration"].as_i64().unwrap_or_default() {
         return None;
@@ -100,7 +100,7 @@ fn kinds_of(spec: &Value, kinds: &dyn Kinds) -> Vec<Gvk> {
 }
 
 /// The type of objects of a shape as expressions know it.
-pub fn type_of_shape(of: TypeRef<'_>, name: &str) -> Type {
+pub(crate) fn type_of_shape(of: TypeRef<'_>, name: &str) -> Type {
     convert(of, name, &mut Vec::new()).unwrap_or(Type::Dyn)
 }
 

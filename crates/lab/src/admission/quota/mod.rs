@@ -23,7 +23,7 @@ use evaluator::Evaluator;
 /// It is to be written only if the quota still has this resource version; otherwise the charge has to be computed
 /// again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Charge {
+pub(crate) struct Charge {
     /// The namespace of the quota.
     pub namespace: String,
     /// Its name.
@@ -38,11 +38,11 @@ pub struct Charge {
 
 /// What a request was charged by now, by the name of the quota. However often it is tried, it is charged once.
 #[derive(Debug, Default)]
-pub struct Charged(HashMap<String, Amounts>);
+pub(crate) struct Charged(HashMap<String, Amounts>);
 
 impl Charged {
     /// Notes a charge that is written.
-    pub fn note(&mut self, charge: Charge) {
+    pub(crate) fn note(&mut self, charge: Charge) {
         add(self.0.entry(charge.name).or_default(), &charge.requested);
     }
 
@@ -57,7 +57,7 @@ impl Charged {
 
 /// Checks a request against the quotas of its namespace. Gives back what has to be written with it: nothing where
 /// no usage changes, where all of it is charged already, and for dry runs.
-pub fn charge(
+pub(crate) fn charge(
     review: &Review<'_>,
     reader: &dyn Reader,
     charged: &Charged,
@@ -169,7 +169,7 @@ fn charge_one(review: &Review<'_>, quota: &Value, delta: Amounts) -> Result<Opti
 ///
 /// `objects` lists the objects of a resource in the namespace of the quota; `None` for resources that are not
 /// served. Resources that nobody can count keep their usage.
-pub fn recalculate(
+pub(crate) fn recalculate(
     quota: &Value,
     objects: &dyn Fn(&GroupResource) -> Option<Vec<Arc<Value>>>,
     now: Timestamp,

@@ -23,7 +23,11 @@ use words::Violation;
 const MOST_PODS: usize = 3000;
 
 /// Refuses pods that a namespace does not allow, and warns where that is asked for.
-pub fn validate(review: &Review<'_>, reader: &dyn Reader, warnings: &mut Warnings) -> Result<(), Status> {
+pub(crate) fn validate(
+    review: &Review<'_>,
+    reader: &dyn Reader,
+    warnings: &mut Warnings,
+) -> Result<(), Status> {
     if !matches!(review.operation, Operation::Create | Operation::Update) {
         return Ok(());
     }

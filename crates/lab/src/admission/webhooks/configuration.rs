@@ -14,7 +14,7 @@ use crate::webhook::Target;
 
 /// One webhook of a configuration.
 #[derive(Debug)]
-pub struct Webhook {
+pub(crate) struct Webhook {
     /// Its name.
     pub name: String,
     /// What tells it from all other webhooks.
@@ -77,14 +77,14 @@ impl Webhook {
 
 /// All webhooks of one sort, in the order they are called, as of a revision.
 #[derive(Debug, Default)]
-pub struct Registered {
+pub(crate) struct Registered {
     of: Option<u64>,
     hooks: Arc<Vec<Webhook>>,
 }
 
 impl Registered {
     /// The webhooks as of now; compiled anew only if a configuration changed.
-    pub fn current(&mut self, reader: &dyn Reader, resource: &str) -> Arc<Vec<Webhook>> {
+    pub(crate) fn current(&mut self, reader: &dyn Reader, resource: &str) -> Arc<Vec<Webhook>> {
         let of = GroupResource::new("admissionregistration.k8s.io", resource);
         let revision = reader.revision(&of);
         if self.of != Some(revision) {

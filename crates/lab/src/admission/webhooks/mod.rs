@@ -15,7 +15,7 @@ use super::review::Review;
 use super::{Warnings, warn};
 use crate::status::Status;
 
-pub use configuration::{Registered, Webhook};
+pub(crate) use configuration::{Registered, Webhook};
 pub(super) use exchange::user_info;
 use exchange::{Answer, Failure};
 

@@ -11,7 +11,7 @@ const ANNOTATION: &str = "api-approved.kubernetes.io";
 
 /// What the annotation of a definition says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Approval {
+pub(crate) enum Approval {
     /// Something it should not say.
     Invalid,
     /// Where it was approved.
@@ -23,14 +23,14 @@ pub enum Approval {
 }
 
 /// True for groups that only the community defines.
-pub fn is_protected_group(group: &str) -> bool {
+pub(crate) fn is_protected_group(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|domain| group.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
 }
 
 /// What a definition says about its approval, and that in words.
-pub fn approval(definition: &Value) -> (Approval, String) {
+pub(crate) fn approval(definition: &Value) -> (Approval, String) {
     let text = definition
         .get("metadata")
         .and_then(|metadata| metadata.get("annotations"))

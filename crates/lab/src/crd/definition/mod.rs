@@ -24,10 +24,9 @@ use super::{
 use internal::Internal;
 use spec::{Checker, Options};
 
-pub use approval::{Approval, approval, is_protected_group};
-pub use status::{
-    CLEANUP_FINALIZER, Condition, Termination, accept_names, condition, establish, is_condition_true,
-    set_condition, start_deletion, sync_approval, sync_non_structural,
+pub(crate) use status::{
+    CLEANUP_FINALIZER, Condition, Termination, accept_names, establish, is_condition_true, set_condition,
+    start_deletion, sync_approval, sync_non_structural,
 };
 
 type Fields = Map<String, Value>;
@@ -37,7 +36,7 @@ fn spec_of(definition: &Value) -> Fields {
 }
 
 /// Fills in what a definition does not say.
-pub fn default_definition(definition: &mut Value) {
+pub(crate) fn default_definition(definition: &mut Value) {
     let Value::Object(fields) = definition else { return };
     if let Some(Value::Object(spec)) = fields.get_mut("spec") {
         if let Value::Object(names) = spec.entry("names").or_insert_with(|| Value::Object(Map::new())) {
@@ -91,7 +90,7 @@ fn normal_status(status: &mut Value) {
 }
 
 /// What a new definition starts with: no status but the version objects are stored in.
-pub fn prepare_create(definition: &mut Value) {
+pub(crate) fn prepare_create(definition: &mut Value) {
     let stored: Vec<Value> = storage_version(&spec_of(definition)).into_iter().map(Value::from).collect();
     definition["status"] =
         json!({"storedVersions": if stored.is_empty() { Value::Null } else { stored.into() }});
@@ -100,7 +99,7 @@ pub fn prepare_create(definition: &mut Value) {
 }
 
 /// What an update may not change: the status. A change of the specification makes a new generation.
-pub fn prepare_update(new: &mut Value, old: &Value) {
+pub(crate) fn prepare_update(new: &mut Value, old: &Value) {
     new["status"] = old.get("status").cloned().unwrap_or_default();
     normal_status(&mut new["status"]);
     let generation = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
@@ -119,12 +118,12 @@ pub fn prepare_update(new: &mut Value, old: &Value) {
 }
 
 /// What an update of the status may not change: the specification.
-pub fn prepare_status_update(new: &mut Value, old: &Value) {
+pub(crate) fn prepare_status_update(new: &mut Value, old: &Value) {
     new["spec"] = old.get("spec").cloned().unwrap_or_default();
 }
 
 /// Checks a new definition, except for what all objects' metadata has in common.
-pub fn validate_create(definition: &Value) -> Vec<FieldProblem> {
+pub(crate) fn validate_create(definition: &Value) -> Vec<FieldProblem> {
     let spec = spec_of(definition);
     let options = Options::create();
     let mut checker = Checker { options: &options, problems: Vec::new() };
@@ -148,7 +147,7 @@ pub fn validate_create(definition: &Value) -> Vec<FieldProblem> {
 }
 
 /// Checks a change of a definition, except for what all objects' metadata has in common.
-pub fn validate_update(new: &Value, old: &Value) -> Vec<FieldProblem> {
+pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldProblem> {
     let (spec, old_spec) = (spec_of(new), spec_of(old));
     let options = update_options(&spec, &old_spec, old);
     let mut checker = Checker { options: &options, problems: Vec::new() };
@@ -179,7 +178,7 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<FieldProblem> {
 }
 
 /// Checks a change of the status of a definition.
-pub fn validate_status(definition: &Value) -> Vec<FieldProblem> {
+pub(crate) fn validate_status(definition: &Value) -> Vec<FieldProblem> {
     let options = Options::create();
     let mut checker = Checker { options: &options, problems: Vec::new() };
     if let Some(Value::Object(names)) = definition.pointer("/status/acceptedNames") {
@@ -323,7 +322,7 @@ fn same_defaults(left: &Schema, right: &Schema) -> bool {
 }
 
 /// What the writer of a definition should know, as far as it was not so before.
-pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+pub(crate) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut all = found_warnings(new);
     if let Some(old) = old {
         let known = found_warnings(old);

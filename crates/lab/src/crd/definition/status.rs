@@ -14,11 +14,11 @@ use crate::crd::{
 };
 
 /// Keeps a definition until its objects are gone.
-pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// A condition of a definition, without its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
+pub(crate) struct Condition {
     /// The type, such as `Established`.
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
@@ -41,7 +41,7 @@ impl Condition {
 }
 
 /// The condition of this type.
-pub fn condition<'v>(definition: &'v Value, kind: &str) -> Option<&'v Value> {
+pub(crate) fn condition<'v>(definition: &'v Value, kind: &str) -> Option<&'v Value> {
     definition
         .pointer("/status/conditions")?
         .as_array()?
@@ -50,14 +50,14 @@ pub fn condition<'v>(definition: &'v Value, kind: &str) -> Option<&'v Value> {
 }
 
 /// True when the condition is there and holds.
-pub fn is_condition_true(definition: &Value, kind: &str) -> bool {
+pub(crate) fn is_condition_true(definition: &Value, kind: &str) -> bool {
     condition(definition, kind)
         .and_then(|condition| condition.get("status"))
         .is_some_and(|status| status == "True")
 }
 
 /// Sets a condition; the time changes with the status only.
-pub fn set_condition(definition: &mut Value, wanted: &Condition, now: &str) {
+pub(crate) fn set_condition(definition: &mut Value, wanted: &Condition, now: &str) {
     let status = &mut definition["status"];
     if !status["conditions"].is_array() {
         status["conditions"] = json!([]);
@@ -93,7 +93,11 @@ fn names_at(definition: &Value, pointer: &str) -> Names {
 /// Decides which names a definition gets, given all definitions there are. True when its status changed.
 ///
 /// Others of the group have to be looked at again when it did, and when a definition is gone.
-pub fn accept_names<'v>(definition: &mut Value, all: impl Iterator<Item = &'v Value>, now: &str) -> bool {
+pub(crate) fn accept_names<'v>(
+    definition: &mut Value,
+    all: impl Iterator<Item = &'v Value>,
+    now: &str,
+) -> bool {
     let wanted = names_at(definition, "/spec/names");
     let accepted = names_at(definition, "/status/acceptedNames");
     if wanted == accepted {
@@ -176,7 +180,7 @@ fn is_equivalent(known: &Value, wanted: &Condition) -> bool {
 }
 
 /// Makes a definition whose names are accepted one that is served. True when its status changed.
-pub fn establish(definition: &mut Value, now: &str) -> bool {
+pub(crate) fn establish(definition: &mut Value, now: &str) -> bool {
     if !is_condition_true(definition, "NamesAccepted") || is_condition_true(definition, "Established") {
         return false;
     }
@@ -199,7 +203,7 @@ pub fn establish(definition: &mut Value, now: &str) -> bool {
 }
 
 /// Says what is not structural about a definition from before that was asked for. True when its status changed.
-pub fn sync_non_structural(definition: &mut Value, now: &str) -> bool {
+pub(crate) fn sync_non_structural(definition: &mut Value, now: &str) -> bool {
     let spec: Map<String, Value> = super::spec_of(definition);
     let mut sentences = Vec::new();
     if flag(&spec, "preserveUnknownFields") {
@@ -249,7 +253,7 @@ pub fn sync_non_structural(definition: &mut Value, now: &str) -> bool {
 }
 
 /// Says whether a definition in a protected group is approved. True when its status changed.
-pub fn sync_approval(definition: &mut Value, now: &str) -> bool {
+pub(crate) fn sync_approval(definition: &mut Value, now: &str) -> bool {
     let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or("");
     if !is_protected_group(group) {
         return false;
@@ -270,7 +274,7 @@ pub fn sync_approval(definition: &mut Value, now: &str) -> bool {
 }
 
 /// Marks a definition for deletion: its objects go first.
-pub fn start_deletion(definition: &mut Value, now: &str) {
+pub(crate) fn start_deletion(definition: &mut Value, now: &str) {
     let metadata = &mut definition["metadata"];
     if !metadata["deletionTimestamp"].is_string() {
         metadata["deletionTimestamp"] = now.into();
@@ -288,15 +292,13 @@ pub fn start_deletion(definition: &mut Value, now: &str) {
 
 /// How far the deletion of the objects of a definition is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Termination {
+pub(crate) enum Termination {
     /// It will begin.
     Pending,
     /// It has begun.
     InProgress,
     /// It failed.
     Failed(String),
-    /// It is not known to be finished.
-    Unconfirmed(String),
     /// It is finished.
     Completed,
     /// There were never any.
@@ -305,7 +307,7 @@ pub enum Termination {
 
 impl Condition {
     /// The condition that says how far the deletion is.
-    pub fn terminating(progress: Termination) -> Self {
+    pub(crate) fn terminating(progress: Termination) -> Self {
         let (status, reason, message) = match progress {
             Termination::Pending => (
                 "True",
@@ -319,11 +321,6 @@ impl Condition {
             Termination::Failed(problem) => {
                 ("True", "InstanceDeletionFailed", format!("could not issue all deletes: {problem}"))
             }
-            Termination::Unconfirmed(problem) => (
-                "True",
-                "InstanceDeletionCheck",
-                format!("could not confirm zero CustomResources remaining: {problem}"),
-            ),
             Termination::Completed => {
                 ("False", "InstanceDeletionCompleted", "removed all instances".to_owned())
             }

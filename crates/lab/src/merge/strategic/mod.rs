@@ -46,13 +46,18 @@ impl From<Failure> for Status {
 type Object = Map<String, Value>;
 
 /// The object with a strategic merge patch applied.
-pub fn strategic_merge(of: TypeRef<'_>, object: &Value, patch: &Value) -> Result<Value, Status> {
+#[cfg(test)]
+pub(crate) fn strategic_merge(of: TypeRef<'_>, object: &Value, patch: &Value) -> Result<Value, Status> {
     strategic_merge_with(of, object, &mut patch.clone())
 }
 
 /// The object with a strategic merge patch applied. The real server uses up some of the patch as it goes: what is
 /// left of it is what it shows when it does not like the outcome.
-pub fn strategic_merge_with(of: TypeRef<'_>, object: &Value, patch: &mut Value) -> Result<Value, Status> {
+pub(crate) fn strategic_merge_with(
+    of: TypeRef<'_>,
+    object: &Value,
+    patch: &mut Value,
+) -> Result<Value, Status> {
     if patch.is_null() {
         *patch = Value::Object(Map::new());
     }

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::super::compare::compare;
+use super::super::field_set::to_field_set;
 use super::super::*;
 use super::widget_types;
 use crate::schema::TypeRef;

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::super::strategic::strategic_merge;
 use super::super::*;
 use super::server::{SERVER_SIDE, fill, put_back, put_back_reset, tidy, unallocate, whole_numbers};
 use super::{builtin_type, widget_types};

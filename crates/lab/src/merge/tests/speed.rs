@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::super::compare::compare;
+use super::super::field_set::to_field_set;
 use super::super::*;
 use super::builtin_type;
 

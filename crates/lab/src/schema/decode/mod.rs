@@ -106,7 +106,9 @@ pub(crate) fn is_too_deep(value: &Value) -> bool {
 pub(crate) fn is_deeper_than(value: &Value, levels: usize) -> bool {
     match value {
         Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper_than(item, levels - 1)),
-        Value::Object(fields) => levels == 0 || fields.values().any(|field| is_deeper_than(field, levels - 1)),
+        Value::Object(fields) => {
+            levels == 0 || fields.values().any(|field| is_deeper_than(field, levels - 1))
+        }
         _ => false,
     }
 }

@@ -9,6 +9,7 @@ use crate::support::json::{has, text, version};
 
 scenarios![
     list_of_pods,
+    rows_of_pods_that_have_ended,
     one_object,
     objects_in_rows,
     columns_of_built_in_kinds,
@@ -283,5 +284,20 @@ async fn partial_forms_of_writes(cx: Cx) -> Result {
 async fn tables_of_failures(cx: Cx) -> Result {
     let answer = cx.admin.get(cx.core("configmaps/none")).accept(TABLE).await?;
     answer.fails(404, "NotFound");
+    Ok(())
+}
+
+async fn rows_of_pods_that_have_ended(cx: Cx) -> Result {
+    cx.until_pods_are_admitted().await?;
+    for (name, phase) in [("a", "Succeeded"), ("b", "Failed"), ("c", "Running")] {
+        cx.create(cx.core("pods"), &pod(name)).await?;
+        let path = cx.core(&format!("pods/{name}/status"));
+        cx.admin.merge_patch(path, &json!({"status": {"phase": phase}})).await?.ok(200);
+    }
+    let table = table(&cx, cx.core("pods")).await?;
+    let condition = |reason: &str, message: &str| json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]);
+    assert_eq!(table["rows"][0]["conditions"], condition("Succeeded", "The pod has completed successfully."));
+    assert_eq!(table["rows"][1]["conditions"], condition("Failed", "The pod failed."));
+    assert!(table["rows"][2].get("conditions").is_none());
     Ok(())
 }
