@@ -54,8 +54,9 @@ mod tests {
 
     #[test]
     fn deep_texts_are_found_in_all_their_forms() {
-        let block: String = (0..DEEP + 2).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
-        for deep in ["{\"a\":".repeat(DEEP + 1), "[".repeat(DEEP + 1), "- ".repeat(DEEP + 1), block] {
+        let lines: Vec<_> = (0..DEEP + 2).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
+        for deep in ["{\"a\":".repeat(DEEP + 1), "[".repeat(DEEP + 1), "- ".repeat(DEEP + 1), lines.concat()]
+        {
             assert!(may_be_deep(deep.as_bytes()), "{deep}");
         }
         let flat = "{\"a\":{\"b\":[1,2]},\n  \"c\": \"------------------------------------\"}".repeat(DEEP);
