@@ -74,7 +74,7 @@ impl CustomFields {
             None => self.kind.version(object["apiVersion"].as_str()?.rsplit_once('/')?.1)?,
         };
         object["apiVersion"] = format!("{}/{}", self.kind.group, version.name).into();
-        version.from_storage(&mut object);
+        version.shape_stored(&mut object);
         Some(selectable().map(|field| (field.name.clone(), field.value(&object))).collect())
     }
 }

@@ -118,7 +118,7 @@ impl Admission {
     async fn mutate_built_in(&self, review: &mut Review<'_>) -> Result<(), Status> {
         let reader = self.reader();
         namespace_lifecycle::mutate(review, reader)?;
-        limit_ranger::mutate(review, reader)?;
+        limit_ranger::mutate(review, reader);
         self.wait_for_account(review).await;
         service_account::mutate(review, reader)?;
         nodes::taint(review);

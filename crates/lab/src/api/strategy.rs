@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::patch::Patched;
 use super::{Call, body};
 use crate::admission::configurations;
-use crate::crd::{Checked, definition};
+use crate::crd::{Checked, CustomVersion, definition};
 use crate::kinds::meta::NameRule;
 use crate::kinds::{self, WriteContext};
 use crate::merge;
@@ -133,7 +133,7 @@ impl Rules<'_> {
                 kinds::prepare_update(&self.context(), old, new);
                 self.normalise(new);
             }
-            Some(version) if self.subresource == "status" => version.prepare_status_update(new, old),
+            Some(_) if self.subresource == "status" => CustomVersion::prepare_status_update(new, old),
             Some(version) => version.prepare_update(new, old),
         }
     }
@@ -304,7 +304,7 @@ pub(crate) fn as_stored(served: &Served, object: Value, now: Timestamp) -> Value
 /// The object as it comes back from where it is stored: a custom one with typed metadata.
 pub(crate) fn as_read(served: &Served, mut object: Value) -> Value {
     if let Some(version) = served.custom_version().filter(|_| leaves_gaps(&object["metadata"])) {
-        version.from_storage(&mut object);
+        version.shape_stored(&mut object);
     }
     object
 }

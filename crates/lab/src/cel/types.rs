@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// The type of an expression.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::enum_variant_names, reason = "a type has a type, too")]
 pub(crate) enum Type {
     /// Anything; found out when it is evaluated.
     Dyn,

@@ -30,6 +30,7 @@ pub(crate) struct CustomKind {
 
 /// The names of a custom kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "definitions call them so")]
 pub(crate) struct Names {
     /// As in paths: `widgets`.
     pub plural: String,

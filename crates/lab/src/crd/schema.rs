@@ -170,6 +170,7 @@ pub(crate) struct Pattern {
 
 /// One of `x-kubernetes-validations`, as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "schemas call it so")]
 pub(crate) struct Rule {
     /// The expression.
     pub rule: String,

@@ -51,7 +51,7 @@ impl CustomVersion {
 
     /// Brings an object from storage, or from a conversion webhook, into the shape of this version: what does not
     /// fit is dropped, and defaults are filled in.
-    pub(crate) fn from_storage(&self, object: &mut Value) {
+    pub(crate) fn shape_stored(&self, object: &mut Value) {
         // With malformed parts dropped there is nothing left to fail.
         let _ = self.shape(object, Malformed::Drop, false);
         self.default(object);
@@ -137,7 +137,7 @@ impl CustomVersion {
     }
 
     /// What an update of the status may change: only that.
-    pub(crate) fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+    pub(crate) fn prepare_status_update(new: &mut Value, old: &Value) {
         let Value::Object(fields) = new else { return };
         let status = fields.remove("status");
         let managed = fields

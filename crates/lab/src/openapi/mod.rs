@@ -47,7 +47,7 @@ pub(crate) struct OpenApi {
 impl OpenApi {
     /// `/openapi/v3`: where the documents are. `definitions` are all CustomResourceDefinitions; `others` are
     /// documents of other servers, by name and address.
-    pub(crate) fn index(&self, definitions: &[Arc<Value>], others: &[(String, String)]) -> Value {
+    pub(crate) fn index(definitions: &[Arc<Value>], others: &[(String, String)]) -> Value {
         let mut names: BTreeSet<String> =
             ["api", "apis", "version", ".well-known/openid-configuration", "openid/v1/jwks"]
                 .map(str::to_owned)

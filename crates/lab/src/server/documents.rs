@@ -12,7 +12,7 @@ use crate::api::reply::Reply;
 use crate::api::{Call, not_allowed, unknown_resource};
 use crate::discovery::{AGGREGATED_MEDIA_TYPE, Aggregated, Catalogue, Entry};
 use crate::names::GroupResource;
-use crate::openapi::V2_PROTOBUF_MEDIA_TYPE;
+use crate::openapi::{OpenApi, V2_PROTOBUF_MEDIA_TYPE};
 use crate::reader::Reader as _;
 use crate::status::Status;
 
@@ -56,7 +56,7 @@ impl Server {
             }
             ["openapi", "v2"] => Some(self.openapi_v2(call)),
             ["openapi", "v3"] => {
-                Some(Reply::json(200, &self.openapi.index(&self.definitions(), &self.remote_documents())))
+                Some(Reply::json(200, &OpenApi::index(&self.definitions(), &self.remote_documents())))
             }
             ["openapi", "v3", name @ ..] => self.openapi_v3(call, &name.join("/")),
             [".well-known", "openid-configuration"] => {

@@ -175,7 +175,7 @@ impl Server {
         }
         let mut object = self.convert(served, object, &served.kind).await?;
         if let Some(version) = served.custom_version() {
-            version.from_storage(&mut object);
+            version.shape_stored(&mut object);
         }
         Ok(object)
     }
@@ -190,7 +190,7 @@ impl Server {
             if let Source::Custom(kind, _) = &served.source
                 && let Some(version) = kind.storage_version()
             {
-                version.from_storage(&mut object);
+                version.shape_stored(&mut object);
             }
             object
         };

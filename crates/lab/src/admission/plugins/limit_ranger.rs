@@ -18,16 +18,15 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const LARGEST_IN_MILLIS: i64 = i64::MAX / 1000;
 
 /// Sets the default requests and limits of containers.
-pub(crate) fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(), Status> {
+pub(crate) fn mutate(review: &mut Review<'_>, reader: &dyn Reader) {
     if !review.is_kind("", "Pod") {
-        return Ok(());
+        return;
     }
     for range in ranges(review, reader) {
         if let Some(pod) = review.object.as_mut() {
             set_defaults(pod, &range);
         }
     }
-    Ok(())
 }
 
 /// Refuses what is out of bounds.
