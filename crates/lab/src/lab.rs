@@ -151,6 +151,7 @@ impl Lab {
         let listening = |source| LabError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
+        self.server.reached_at(address);
         let tls = TlsAcceptor::from(Arc::new(auth::server_config(self.server.pki())?));
         self.tasks.spawn(service::accept(Arc::clone(&self.server), listener, tls));
         let kubeconfig = self.server.administrator_kubeconfig(&address)?;

@@ -1,7 +1,7 @@
 //! How a server is put together, and what every cluster begins with.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -107,6 +107,7 @@ impl Parts {
             flows: super::flow::Flows::default(),
             services: Arc::default(),
             remote: super::aggregate::Remote::default(),
+            address: OnceLock::new(),
             clock: self.clock,
             faults: self.faults,
             store,

@@ -1,6 +1,7 @@
 //! Paths that are no resources: health, version, discovery, OpenAPI and the keys of tokens.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::Method;
@@ -60,7 +61,7 @@ impl Server {
             }
             ["openapi", "v3", name @ ..] => self.openapi_v3(call, &name.join("/")),
             [".well-known", "openid-configuration"] => {
-                Some(Reply::bytes(200, "application/json", self.tokens.openid_configuration("")))
+                Some(Reply::bytes(200, "application/json", self.tokens.openid_configuration(&self.public_address())))
             }
             ["openid", "v1", "jwks"] => {
                 Some(Reply::bytes(200, "application/jwk-set+json", self.tokens.jwks()))
@@ -145,6 +146,11 @@ impl Server {
             let document = self.openapi.v2(&definitions);
             tagged(call, document.body, &document.hash, "application/json")
         }
+    }
+
+    /// Where clients reach the server: what it listens on, or else its address inside the cluster.
+    fn public_address(&self) -> String {
+        self.address.get().map_or_else(|| ADVERTISED.to_owned(), SocketAddr::to_string)
     }
 
     fn root(&self) -> Reply {

@@ -11,7 +11,8 @@ mod kinds;
 mod room;
 mod services;
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -63,6 +64,8 @@ pub(crate) struct Server {
     services: Arc<Mutex<services::TakenByServices>>,
     /// What is known about other servers.
     remote: aggregate::Remote,
+    /// Where it listens, once it does.
+    address: OnceLock<SocketAddr>,
 }
 
 impl std::fmt::Debug for Server {
@@ -74,6 +77,11 @@ impl std::fmt::Debug for Server {
 impl Server {
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// Notes where clients reach the server; the first address counts.
+    pub(crate) fn reached_at(&self, address: SocketAddr) {
+        let _ = self.address.set(address);
     }
 
     pub(crate) fn registry(&self) -> &Registry {

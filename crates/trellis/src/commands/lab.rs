@@ -23,7 +23,7 @@ pub(crate) struct Lab {
     /// The port to listen on. 0 takes the port of the last run if it is free, otherwise any free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// Keep objects in memory only; the folder gets nothing but the kubeconfig.
+    /// Keep objects in memory only; the folder gets nothing but the kubeconfig and a lock.
     #[arg(long)]
     memory: bool,
     /// Who collects garbage, ends namespaces and makes service accounts.
