@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::disruption;
-use super::json::{at, items, object, text};
+use super::json::{at, items, list, object, text};
 use super::selector::Selector;
 use crate::clock::seconds;
 use crate::status::{Cause, Status};
@@ -76,6 +76,32 @@ pub(crate) fn evict(pod: &Value, budgets: &[Arc<Value>], now: Timestamp) -> Resu
         only_as_it_is: false,
         on_conflict: None,
     })
+}
+
+/// The pod with the condition that says why it goes.
+pub(crate) fn with_condition(pod: &Value, now: Timestamp) -> Value {
+    let mut pod = pod.clone();
+    let generation = pod["metadata"]["generation"].clone();
+    let conditions = list(at(&mut pod, "status"), "conditions");
+    let wanted = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": seconds(now),
+    });
+    match conditions.iter_mut().find(|one| one["type"] == "DisruptionTarget") {
+        None => conditions.push(wanted),
+        Some(known) => {
+            let since =
+                if known["status"] == "True" { known["lastTransitionTime"].clone() } else { Value::Null };
+            *known = wanted;
+            if !since.is_null() {
+                known["lastTransitionTime"] = since;
+            }
+            if known.get("observedGeneration").is_some() {
+                known["observedGeneration"] = generation;
+            }
+        }
+    }
+    pod
 }
 
 /// True if the pod says it is ready.
@@ -168,8 +194,6 @@ fn busy(name: &str) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn budget(status: &Value) -> Arc<Value> {

@@ -295,15 +295,24 @@ async fn try_evict(
         if let Some(budget) = &mut budget {
             budget["status"] = update.status;
             budget["metadata"]["resourceVersion"] = update.resource_version.as_str().into();
-            if !server.replace(&budgets, &Key::new(key.namespace.as_str(), name), budget).await? {
+            if server.replace(&budgets, &Key::new(key.namespace.as_str(), name), budget).await?.is_none() {
                 return Ok(Tried::Again);
             }
         }
     }
     let mut options = options.clone();
     let pinned = decision.only_as_it_is && options.version.is_none();
-    if pinned {
-        options.version = Some(record.version.to_string());
+    let mut version = record.version;
+    // Whoever owns the pod reads off it why it goes.
+    if !options.dry_run {
+        let now = server.clock().now();
+        match server.replace(&pods.stored_as, key, &eviction::with_condition(&pod, now)).await? {
+            Some(record) => version = record.version,
+            None => return Ok(Tried::Again),
+        }
+    }
+    if pinned || options.version.is_some() {
+        options.version = Some(version.to_string());
     }
     match delete::delete(server, call, pods, key, &options, None).await {
         Ok(_) => Ok(Tried::Evicted),

@@ -160,7 +160,7 @@ impl Server {
                 let mut quota = record.parse();
                 quota["status"] = charge.status.clone();
                 quota["metadata"]["resourceVersion"] = charge.resource_version.as_str().into();
-                if self.replace(&quotas, &key, &quota).await? {
+                if self.replace(&quotas, &key, &quota).await?.is_some() {
                     charged.note(charge);
                 } else {
                     all = false;
@@ -208,23 +208,23 @@ impl Server {
         }
     }
 
-    /// Replaces an object if it has not changed meanwhile; says whether it was done.
+    /// Replaces an object if it has not changed meanwhile; what is stored then.
     pub(crate) async fn replace(
         &self,
         of: &GroupResource,
         key: &Key,
         object: &Value,
-    ) -> Result<bool, Status> {
-        let Some(served) = self.registry.stored(of) else { return Ok(false) };
+    ) -> Result<Option<Arc<Record>>, Status> {
+        let Some(served) = self.registry.stored(of) else { return Ok(None) };
         let version = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-        let Some(version) = version else { return Ok(false) };
+        let Some(version) = version else { return Ok(None) };
         let draft = self.draft(&served, object.clone()).await?;
         match self.store.put(of, key, Expect::Version(version), draft) {
             Ok(record) => {
                 self.settled(record.version).await?;
-                Ok(true)
+                Ok(Some(record))
             }
-            Err(_) => Ok(false),
+            Err(_) => Ok(None),
         }
     }
 }

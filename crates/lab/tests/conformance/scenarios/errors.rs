@@ -11,6 +11,7 @@ scenarios![
     not_found,
     no_such_resource,
     method_not_allowed,
+    heads,
     broken_json,
     wrong_types,
     empty_body,
@@ -307,5 +308,23 @@ async fn deep_nesting_is_refused(cx: Cx) -> Result {
     );
     let answer = cx.admin.request(Method::POST, cx.core("configmaps")).body("application/json", body).await?;
     answer.fails(400, "BadRequest");
+    Ok(())
+}
+
+async fn heads(cx: Cx) -> Result {
+    cx.config_map("a", "1").await?;
+    for (path, code) in [
+        ("/healthz", 200),
+        ("/openapi/v2", 200),
+        ("/version", 405),
+        ("/api", 405),
+        (&*cx.core("configmaps"), 405),
+        (&*cx.core("configmaps/a"), 405),
+    ] {
+        for client in [cx.admin.clone(), cx.admin.http1()] {
+            let answer = client.request(Method::HEAD, path).await?;
+            assert_eq!((answer.status, answer.text().as_str()), (code, ""), "{path}");
+        }
+    }
     Ok(())
 }

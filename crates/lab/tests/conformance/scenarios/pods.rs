@@ -226,7 +226,14 @@ async fn eviction(cx: Cx) -> Result {
     has(&cx.read(cx.core("pods/a")).await?, &json!({"metadata": {"deletionTimestamp": null}}));
     let answer = cx.admin.post(cx.core("pods/a/eviction"), &eviction_of("a")).await?;
     has(&answer.ok(201), &json!({"kind": "Status", "status": "Success", "code": 201}));
-    has(&cx.read(cx.core("pods/a")).await?, &json!({"metadata": {"deletionGracePeriodSeconds": 30}}));
+    let evicted = cx.read(cx.core("pods/a")).await?;
+    has(&evicted, &json!({"metadata": {"deletionGracePeriodSeconds": 30}}));
+    let conditions = evicted["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let why = conditions.iter().find(|one| one["type"] == "DisruptionTarget").cloned().unwrap_or_default();
+    has(
+        &why,
+        &json!({"status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}),
+    );
     Ok(())
 }
 
