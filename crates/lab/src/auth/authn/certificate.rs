@@ -12,12 +12,16 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use sha2::{Digest as _, Sha256};
+use x509_parser::prelude::{ASN1Time, X509Version};
 
 use crate::attributes::User;
 use crate::auth::pki::{self, Authority, PkiError};
 
 /// Verifies the certificates of clients against one authority.
-pub(super) struct Verifier(Arc<dyn ClientCertVerifier>);
+pub(super) struct Verifier {
+    chains: Arc<dyn ClientCertVerifier>,
+    authority: CertificateDer<'static>,
+}
 
 impl Verifier {
     pub(super) fn new(authority: &Authority) -> Result<Self, PkiError> {
@@ -25,17 +29,42 @@ impl Verifier {
         let mut roots = RootCertStore::empty();
         roots.add(authority.certificate().clone()).map_err(|problem| wrong(problem.to_string()))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        let chains = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map(Self)
-            .map_err(|problem| wrong(problem.to_string()))
+            .map_err(|problem| wrong(problem.to_string()))?;
+        Ok(Self { chains, authority: authority.certificate().clone() })
     }
 
     fn verify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<(), String> {
         let [client, between @ ..] = chain else { return Err("there is no certificate".to_owned()) };
+        if let Some(verified) = self.verify_old(client, now) {
+            return verified;
+        }
         let seconds = u64::try_from(now.as_second()).unwrap_or(0);
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        self.0.verify_client_cert(client, between, time).map(|_| ()).map_err(|problem| problem.to_string())
+        self.chains
+            .verify_client_cert(client, between, time)
+            .map(|_| ())
+            .map_err(|problem| problem.to_string())
+    }
+
+    /// Verifies a certificate of version 1, which the library does not know but many tools make. It has nothing but a
+    /// name, a time and the signature of its authority; none for a certificate of another version.
+    fn verify_old(&self, client: &CertificateDer<'_>, now: Timestamp) -> Option<Result<(), String>> {
+        let (_, client) = x509_parser::parse_x509_certificate(client).ok()?;
+        if client.version() != X509Version::V1 {
+            return None;
+        }
+        let (_, authority) = x509_parser::parse_x509_certificate(&self.authority).ok()?;
+        let known = client.issuer().as_raw() == authority.subject().as_raw()
+            && client.verify_signature(Some(authority.public_key())).is_ok();
+        let in_time =
+            ASN1Time::from_timestamp(now.as_second()).is_ok_and(|now| client.validity().is_valid_at(now));
+        Some(match (known, in_time) {
+            (false, _) => Err("x509: certificate signed by unknown authority".to_owned()),
+            (true, false) => Err("x509: certificate has expired or is not yet valid".to_owned()),
+            (true, true) => Ok(()),
+        })
     }
 }
 

@@ -45,6 +45,11 @@ pub(super) fn policy(cx: &Cx, kind: &str, spec: &Value) -> Value {
     for (key, value) in spec.as_object().into_iter().flatten() {
         object["spec"][key] = value.clone();
     }
+    // What is wrong with a policy itself is everybody's trouble whom it matches, whatever it is bound to.
+    if object["spec"]["matchConstraints"]["namespaceSelector"].is_null() {
+        object["spec"]["matchConstraints"]["namespaceSelector"] =
+            json!({"matchLabels": {"kubernetes.io/metadata.name": cx.ns}});
+    }
     object
 }
 
