@@ -77,8 +77,8 @@ pub(crate) async fn create_object(
     identity::wipe_system_fields(&mut object);
     identity::same_namespace(call, served, &mut object)?;
     identity::dedup_owners(call, &mut object, false);
-    let owners = ownership::Owners { served, subresource: "", now: server.clock().now() };
-    owners.update(&options.manager(call), None, &mut object);
+    let owners = ownership::Owners { server, served, subresource: "", now: server.clock().now() };
+    owners.update(&options.manager(call), None, &mut object).await;
     let creation = Creation { server, call, served, options, origin: Origin::Create };
     creation.tracked(object, &mut Charged::default()).await
 }
