@@ -43,11 +43,14 @@ impl Owners<'_> {
             }
             merge::update(&self.context(manager, &api_version, versions), old, new);
         });
-        // A write does not fail because nobody can say any more who owns what: everybody loses everything.
+        // A write does not fail because nobody can say who owns what after it: all stays as it was.
         if tracked.await.is_err()
             && let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut)
         {
-            metadata.remove("managedFields");
+            match old.map(|old| &old["metadata"]["managedFields"]) {
+                None | Some(Value::Null) => metadata.remove("managedFields"),
+                Some(stored) => metadata.insert("managedFields".to_owned(), stored.clone()),
+            };
         }
     }
 
@@ -66,7 +69,7 @@ impl Owners<'_> {
         applied.await.map_err(|failed| {
             let is_live = live.is_some_and(|live| without_owners(live) == failed.object);
             let what = if is_live { "" } else { "failed to convert new object: " };
-            Status::new(500, "", format!("{what}{}", failed.why.message))
+            Status::new(500, "", format!("{what}{}", failed.why))
         })?
     }
 
@@ -78,17 +81,21 @@ impl Owners<'_> {
     ) -> Result<T, Unconverted> {
         let mut known = Vec::new();
         loop {
-            let versions = KindVersions { served: self.served, known: &known, wanted: RefCell::new(None) };
+            let versions = KindVersions { served: self.served, known: &known, missing: RefCell::new(None) };
             let outcome = run(&versions);
-            let Some((object, to)) = versions.wanted.into_inner() else { return Ok(outcome) };
+            let (object, to) = match versions.missing.into_inner() {
+                None => return Ok(outcome),
+                Some(Missing::Unasked(object, to)) => (object, to),
+                Some(Missing::Misfit(object, why)) => return Err(Unconverted { object, why }),
+            };
             drop(outcome);
             if known.len() == MOST_CONVERSIONS {
-                let why = Status::internal("too many conversions are needed to tell who owns what");
+                let why = "too many conversions are needed to tell who owns what".to_owned();
                 return Err(Unconverted { object, why });
             }
             match self.server.convert(self.served, object.clone(), &to).await {
                 Ok(converted) => known.push(Known { object, to, converted }),
-                Err(why) => return Err(Unconverted { object, why }),
+                Err(why) => return Err(Unconverted { object, why: why.message }),
             }
         }
     }
@@ -161,7 +168,15 @@ struct Known {
 /// An object that could not be converted, and why.
 struct Unconverted {
     object: Value,
-    why: Status,
+    why: String,
+}
+
+/// Why a run does not count.
+enum Missing {
+    /// A webhook has to convert an object.
+    Unasked(Value, Gvk),
+    /// A converted object does not fit its version.
+    Misfit(Value, String),
 }
 
 /// The versions of a kind, in which managers may have written.
@@ -170,7 +185,7 @@ struct KindVersions<'a> {
     /// What webhooks said so far.
     known: &'a [Known],
     /// The first conversion that was missing. All that follows builds on it, and is not looked at.
-    wanted: RefCell<Option<(Value, Gvk)>>,
+    missing: RefCell<Option<Missing>>,
 }
 
 /// True for kinds whose versions differ in a way that only a webhook knows.
@@ -192,10 +207,20 @@ impl KindVersions<'_> {
     fn asked<'v>(&self, object: &'v Value, to: &Gvk) -> Cow<'v, Value> {
         let sent = without_owners(object);
         if let Some(known) = self.known.iter().find(|known| known.to == *to && known.object == sent) {
+            self.check(object, &known.converted, to);
             return Cow::Owned(known.converted.clone());
         }
-        self.wanted.borrow_mut().get_or_insert_with(|| (sent, to.clone()));
+        self.missing.borrow_mut().get_or_insert_with(|| Missing::Unasked(sent, to.clone()));
         Cow::Borrowed(object)
+    }
+
+    /// Notes when what an object was converted to does not fit its version.
+    fn check(&self, object: &Value, converted: &Value, to: &Gvk) {
+        let Some(of) = self.served.shape_in(&to.api_version()) else { return };
+        if let Err(why) = merge::check(of, converted, true) {
+            let misfit = || Missing::Misfit(without_owners(object), why.to_string());
+            self.missing.borrow_mut().get_or_insert_with(misfit);
+        }
     }
 }
 
@@ -213,6 +238,7 @@ impl<'a> merge::Versions<'a> for KindVersions<'a> {
         let to = Gvk::new(group, version, &own.kind);
         if matches!(self.served.source, Source::Custom(..)) {
             if !asks_webhook(self.served) {
+                self.check(object, object, &to);
                 return Cow::Borrowed(object);
             }
             // All ways lead through the version of the write.

@@ -180,7 +180,8 @@ impl Server {
         {
             stored.from_storage(&mut object);
         }
-        let mut object = self.convert(served, object, &served.kind).await?;
+        let mut object =
+            self.convert(served, object, &served.kind).await.map_err(|why| undecodable(served, record, &why))?;
         if let Some(version) = served.custom_version() {
             version.fit(&mut object);
         }
@@ -242,6 +243,18 @@ impl Server {
             None => StdRng::from_rng(&mut rand::rng()),
         }
     }
+}
+
+/// What somebody is told about a stored object that cannot be had in the version asked for.
+fn undecodable(served: &Served, record: &Record, why: &Status) -> Status {
+    let GroupResource { group, resource } = &served.stored_as;
+    let Key { namespace, name, .. } = &record.key;
+    let folder = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    Status::internal(format!(
+        "StorageError: corrupt object, Code: 7, Key: /{group}/{resource}/{folder}{name}, ResourceVersion: 0, \
+         AdditionalErrorMsg: object not decodable revision={}: {}",
+        record.version, why.message
+    ))
 }
 
 /// The stored objects, as the parts that decide see them.
