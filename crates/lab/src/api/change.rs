@@ -188,7 +188,9 @@ impl Write<'_> {
                 let patched = patch.apply(self.served, old)?;
                 self.rules().reshape_patched(patched, self.options.validation)?
             }
-            Change::Apply { configuration, sent_as } => self.applied(Some(old), configuration, *sent_as).await?,
+            Change::Apply { configuration, sent_as } => {
+                self.applied(Some(old), configuration, *sent_as).await?
+            }
             Change::Own(change) | Change::Tracked(change) => change(old.clone())?,
         };
         if !matches!(self.change, Change::Apply { .. } | Change::Tracked(_)) {
@@ -273,13 +275,12 @@ impl Write<'_> {
             return Ok(Some(Outcome::Stored(Arc::clone(record))));
         }
         if self.options.dry_run {
+            let new = server.as_if_stored(served, new).await?;
             return Ok(Some(Outcome::Shown(strategy::as_read(served, new))));
         }
         let stored = server.in_storage_version(served, new).await?;
         // A version may show less, or have defaults for more, than what is stored of it.
-        if served.custom_version().is_some()
-            && served.kind != served.storage_kind
-            && stored == record.parse()
+        if served.custom_version().is_some() && served.kind != served.storage_kind && stored == record.parse()
         {
             server.settled(record.version).await?;
             return Ok(Some(Outcome::Stored(Arc::clone(record))));

@@ -177,7 +177,10 @@ impl Creation<'_> {
         if options.dry_run {
             return match server.store().get(&served.stored_as, &key) {
                 Some(record) => Err(self.exists(&name, Some(&record))),
-                None => Ok(Outcome::Shown(strategy::as_read(served, object))),
+                None => {
+                    let object = server.as_if_stored(served, object).await?;
+                    Ok(Outcome::Shown(strategy::as_read(served, object)))
+                }
             };
         }
         if self.origin == Origin::Create && identity::version_of(&object).is_ok_and(|version| version != 0) {

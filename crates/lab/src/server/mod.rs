@@ -180,8 +180,10 @@ impl Server {
         {
             stored.from_storage(&mut object);
         }
-        let mut object =
-            self.convert(served, object, &served.kind).await.map_err(|why| undecodable(served, record, &why))?;
+        let mut object = self
+            .convert(served, object, &served.kind)
+            .await
+            .map_err(|why| undecodable(served, record, &why))?;
         if let Some(version) = served.custom_version() {
             version.fit(&mut object);
         }
@@ -214,6 +216,17 @@ impl Server {
         {
             version.from_storage(&mut object);
         }
+        Ok(object)
+    }
+
+    /// An object of a dry run with what is left of it in the version in which it would be stored.
+    pub(crate) async fn as_if_stored(&self, served: &Served, object: Value) -> Result<Value, Status> {
+        let Some(version) = served.custom_version().filter(|_| served.kind != served.storage_kind) else {
+            return Ok(object);
+        };
+        let stored = self.in_storage_version(served, object).await?;
+        let mut object = self.convert(served, stored, &served.kind).await?;
+        version.fit(&mut object);
         Ok(object)
     }
 

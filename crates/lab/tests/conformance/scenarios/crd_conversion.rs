@@ -9,14 +9,26 @@ use crate::context::Cx;
 use crate::crds::{definition, establish, with_spec};
 use crate::hooks::{Reply, Server};
 use crate::support::Result;
+use crate::support::json::{has, managed};
 
-scenarios![explore, explore_none];
+scenarios![
+    applies_conflict_across_versions,
+    applies_release_across_versions,
+    updates_take_across_versions,
+    owners_need_a_conversion,
+    owners_need_versions_that_fit,
+    defaults_of_the_stored_version,
+    dry_runs_go_through_the_stored_version,
+    answers_that_change_the_object,
+    answers_that_fail,
+    answers_that_are_deep,
+];
 
-/// What the webhook does to an object it converted.
+/// What the webhook makes of its response before it sends it.
 type Twist = Arc<Mutex<fn(&mut Value)>>;
 
 /// A widget whose `spec.a` of `v1`, which is stored, is `spec.b` of `v2`, and the webhook that knows it.
-async fn converted(cx: &Cx) -> Result<(Server, Twist)> {
+async fn serve_two(cx: &Cx) -> Result<(Server, Twist)> {
     let twist: Twist = Arc::new(Mutex::new(|_| {}));
     let twisted = Arc::clone(&twist);
     let hook = Server::start(&[], move |seen| {
@@ -49,7 +61,7 @@ async fn converted(cx: &Cx) -> Result<(Server, Twist)> {
     let mut crd = definition(
         cx,
         &spec(json!({"a": {"type": "string"}, "e": {"type": "string", "default": "ee"},
-            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}})),
+            "d": {"type": "string"}, "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}})),
     );
     let mut second = crd["spec"]["versions"][0].clone();
     second["name"] = "v2".into();
@@ -75,90 +87,199 @@ fn second(cx: &Cx, name: &str, spec: &Value) -> Value {
     widget
 }
 
-async fn explore(cx: Cx) -> Result {
-    let (_hook, twist) = converted(&cx).await?;
-    macro_rules! say { ($what:expr, $answer:expr) => {{
-        let answer = $answer;
-        let body = answer.json();
-        eprintln!("@@ {} -> {} {} | {} | {}", $what, answer.status, body["spec"], if answer.status < 300 { body["metadata"]["managedFields"].to_string() } else { body.to_string() }, body["metadata"]["resourceVersion"]);
-        body
-    }}}
-    let p2 = |m: &str| in_version(&cx, "v2", &format!("widgets/a?fieldManager={m}"));
-    let p1 = |m: &str| in_version(&cx, "v1", &format!("widgets/a?fieldManager={m}"));
-    say!("m1 v2 b:x", cx.admin.apply(p2("m1"), &second(&cx, "a", &json!({"b": "x"}))).await?);
-    say!("m2 v1 a:y", cx.admin.apply(p1("m2"), &cx.widget("a", &json!({"a": "y"}))).await?);
-    say!("m2 v1 a:x", cx.admin.apply(p1("m2"), &cx.widget("a", &json!({"a": "x"}))).await?);
-    say!("m1 v2 {}", cx.admin.apply(p2("m1"), &second(&cx, "a", &json!({}))).await?);
-    say!("m2 v2 {}", cx.admin.apply(p2("m2"), &second(&cx, "a", &json!({}))).await?);
-    say!("m1 v2 b:x", cx.admin.apply(p2("m1"), &second(&cx, "a", &json!({"b": "x"}))).await?);
-    say!("m2 v1 force a:y", cx.admin.apply(p1("m2&force=true"), &cx.widget("a", &json!({"a": "y"}))).await?);
-    say!("m1 v2 b:y", cx.admin.apply(p2("m1"), &second(&cx, "a", &json!({"b": "y"}))).await?);
-    say!("merge v1 a:z", cx.admin.merge_patch(p1("m3"), &json!({"spec": {"a": "z"}})).await?);
-    say!("merge v2 b:z", cx.admin.merge_patch(p2("m3"), &json!({"spec": {"b": "z"}})).await?);
-    say!("merge v2 b:z", cx.admin.merge_patch(p2("m3"), &json!({"spec": {"b": "z"}})).await?);
-    say!("get v2", cx.admin.get(p2("")).await?);
-    say!("get v1", cx.admin.get(p1("")).await?);
-    cx.create(in_version(&cx, "v1", "widgets"), &cx.widget("c", &json!({"a": "x"}))).await?;
-    say!("get c v2", cx.admin.get(in_version(&cx, "v2", "widgets/c")).await?);
-    say!("list v2", cx.admin.get(in_version(&cx, "v2", "widgets")).await?);
-    let mut d = second(&cx, "d", &json!({"b": "x"}));
-    say!("create d v2", cx.admin.post(in_version(&cx, "v2", "widgets"), &d).await?);
-    d["spec"] = json!({"b": "x"});
-    say!("put d v2", cx.admin.put(in_version(&cx, "v2", "widgets/d"), &d).await?);
-    say!("m1 v2 b:w", cx.admin.apply(p2("m1&force=true"), &second(&cx, "a", &json!({"b": "w"}))).await?);
-    let twists: [(&str, fn(&mut Value)); 9] = [
-        ("name", |r| r["convertedObjects"][0]["metadata"]["name"] = "other".into()),
-        ("uid", |r| r["convertedObjects"][0]["metadata"]["uid"] = "other".into()),
-        ("version", |r| r["convertedObjects"][0]["apiVersion"] = "x/v9".into()),
-        ("kind", |r| r["convertedObjects"][0]["kind"] = "Gadget".into()),
-        ("number", |r| r["convertedObjects"] = json!([])),
-        ("metadata", |r| { r["convertedObjects"][0].as_object_mut().unwrap().remove("metadata"); }),
-        ("labels", |r| r["convertedObjects"][0]["metadata"]["labels"] = json!({"a b": "c d"})),
-        ("failed", |r| *r = json!({"uid": r["uid"], "result": {"status": "Failure", "message": "no way"}})),
-        ("failed2", |r| *r = json!({"uid": r["uid"], "result": {"status": "Failure"}})),
-    ];
-    say!("get a", cx.admin.get(in_version(&cx, "v2", "widgets/a")).await?);
-    for (what, how) in twists {
-        *twist.lock() = how;
-        say!(format!("{what} get"), cx.admin.get(in_version(&cx, "v2", "widgets/a")).await?);
-        say!(format!("{what} list"), cx.admin.get(in_version(&cx, "v2", "widgets")).await?);
-        say!(format!("{what} create"), cx.admin.post(in_version(&cx, "v2", "widgets"), &second(&cx, "f", &json!({"b": "x"}))).await?);
-        say!(format!("{what} apply v1"), cx.admin.apply(p1("m2"), &cx.widget("a", &json!({"a": "q"}))).await?);
-    }
-    say!("merge v1 failing", cx.admin.merge_patch(p1("m3"), &json!({"spec": {"a": "k"}})).await?);
-    *twist.lock() = |_| {};
-    let mut deep = json!({});
-    for _ in 0..200 {
-        deep = json!({"x": deep});
-    }
-    let answer = cx.admin.post(in_version(&cx, "v2", "widgets"), &second(&cx, "deep", &json!({"b": "x", "free": deep}))).await?;
-    eprintln!("@@ deep {} {}", answer.status, answer.json()["message"]);
+fn one(cx: &Cx, manager: &str) -> String {
+    in_version(cx, "v1", &format!("widgets/a?fieldManager={manager}"))
+}
+
+fn two(cx: &Cx, manager: &str) -> String {
+    in_version(cx, "v2", &format!("widgets/a?fieldManager={manager}"))
+}
+
+async fn applies_conflict_across_versions(cx: Cx) -> Result {
+    let _hook = serve_two(&cx).await?;
+    cx.admin.apply(two(&cx, "m1"), &second(&cx, "a", &json!({"b": "x"}))).await?.ok(201);
+    let other = cx.widget("a", &json!({"a": "y"}));
+    let message = "Apply failed with 1 conflict: conflict with \"m1\": .spec.b";
+    cx.admin.apply(one(&cx, "m2"), &other).await?.fails_with(409, "Conflict", message);
+    let forced = cx.admin.apply(one(&cx, "m2&force=true"), &other).await?.ok(200);
+    assert_eq!(forced["spec"]["a"], "y");
+    assert_eq!(managed(&forced, "m1", "Apply"), None);
+    // The same value is no conflict.
+    let shared = cx.admin.apply(two(&cx, "m1"), &second(&cx, "a", &json!({"b": "y"}))).await?.ok(200);
+    let owned =
+        |object: &Value, manager: &str| managed(object, manager, "Apply").cloned().unwrap_or_default();
+    assert_eq!(owned(&shared, "m1")["fieldsV1"], json!({"f:spec": {"f:b": {}}}));
+    assert_eq!(owned(&shared, "m2")["fieldsV1"], json!({"f:spec": {"f:a": {}}}));
     Ok(())
 }
 
-async fn explore_none(cx: Cx) -> Result {
-    macro_rules! say { ($what:expr, $answer:expr) => {{
-        let answer = $answer;
-        let body = answer.json();
-        eprintln!("@@ none {} -> {} {} | {} | {}", $what, answer.status, body["spec"], if answer.status < 300 { body["metadata"]["managedFields"].to_string() } else { body.to_string() }, body["metadata"]["resourceVersion"]);
-        body
-    }}}
+async fn applies_release_across_versions(cx: Cx) -> Result {
+    let _hook = serve_two(&cx).await?;
+    cx.admin.apply(two(&cx, "m1"), &second(&cx, "a", &json!({"b": "x"}))).await?.ok(201);
+    cx.admin.apply(one(&cx, "m2"), &cx.widget("a", &json!({"a": "x"}))).await?.ok(200);
+    // What somebody else owns in another version stays.
+    let left = cx.admin.apply(two(&cx, "m1"), &second(&cx, "a", &json!({}))).await?.ok(200);
+    assert_eq!(left["spec"]["b"], "x");
+    // Whoever applied last in another version lets go of what that was.
+    let gone = cx.admin.apply(two(&cx, "m2"), &second(&cx, "a", &json!({}))).await?.ok(200);
+    assert_eq!(gone["spec"]["b"], Value::Null);
+    Ok(())
+}
+
+async fn updates_take_across_versions(cx: Cx) -> Result {
+    let _hook = serve_two(&cx).await?;
+    cx.admin.apply(two(&cx, "m1"), &second(&cx, "a", &json!({"b": "x"}))).await?.ok(201);
+    let patched = cx.admin.merge_patch(one(&cx, "m2"), &json!({"spec": {"a": "y"}})).await?.ok(200);
+    assert_eq!(managed(&patched, "m1", "Apply"), None);
+    let taken = managed(&patched, "m2", "Update").cloned().unwrap_or_default();
+    assert_eq!(taken["fieldsV1"], json!({"f:spec": {"f:a": {}}}));
+    Ok(())
+}
+
+async fn owners_need_a_conversion(cx: Cx) -> Result {
+    let (_hook, twist) = serve_two(&cx).await?;
+    let applied = cx.admin.apply(two(&cx, "m1"), &second(&cx, "a", &json!({"b": "x"}))).await?.ok(201);
+    *twist.lock() = |response| {
+        *response = json!({"uid": response["uid"], "result": {"status": "Failure", "message": "no"}})
+    };
+    let message = format!("conversion webhook for {}/v1, Kind=Widget failed: no", cx.group);
+    let other = cx.widget("a", &json!({"a": "y"}));
+    cx.admin.apply(one(&cx, "m2"), &other).await?.fails_with(500, "", &message);
+    // Any other write goes on, and the owners stay those that are known.
+    let patched = cx.admin.merge_patch(one(&cx, "m2"), &json!({"spec": {"a": "y"}})).await?.ok(200);
+    assert_eq!(patched["spec"]["a"], "y");
+    assert_eq!(patched["metadata"]["managedFields"], applied["metadata"]["managedFields"]);
+    Ok(())
+}
+
+async fn owners_need_versions_that_fit(cx: Cx) -> Result {
     let spec = |properties: Value| with_spec(&json!({"type": "object", "properties": properties}));
-    let mut crd = definition(&cx, &spec(json!({"a": {"type": "string"}, "c": {"type": "string"}, "e": {"type": "string", "default": "ee"}})));
-    let mut two = crd["spec"]["versions"][0].clone();
-    two["name"] = "v2".into();
-    two["storage"] = false.into();
-    two["schema"]["openAPIV3Schema"] = spec(json!({"a": {"type": "string"}, "b": {"type": "string"}, "d": {"type": "string", "default": "dd"}}));
-    crd["spec"]["versions"] = json!([crd["spec"]["versions"][0], two]);
+    let mut crd = definition(&cx, &spec(json!({"x": {"type": "string"}, "y": {"type": "string"}})));
+    let mut other = crd["spec"]["versions"][0].clone();
+    other["name"] = "v2".into();
+    other["storage"] = false.into();
+    other["schema"]["openAPIV3Schema"] = spec(json!({"x": {"type": "string"}}));
+    crd["spec"]["versions"] = json!([crd["spec"]["versions"][0], other]);
     establish(&cx, &crd).await?;
-    let p2 = |m: &str| in_version(&cx, "v2", &format!("widgets/a?fieldManager={m}"));
-    let p1 = |m: &str| in_version(&cx, "v1", &format!("widgets/a?fieldManager={m}"));
-    say!("m1 v2 a:x", cx.admin.apply(p2("m1"), &second(&cx, "a", &json!({"a": "x"}))).await?);
-    say!("get v2", cx.admin.get(p2("")).await?);
-    say!("m2 v1 c:x", cx.admin.apply(p1("m2"), &cx.widget("a", &json!({"c": "x"}))).await?);
-    say!("m3 v1 merge c:x", cx.admin.merge_patch(p1("m3"), &json!({"spec": {"c": "y"}})).await?);
-    say!("m3 v2 merge a:q", cx.admin.merge_patch(p2("m3"), &json!({"spec": {"a": "q"}})).await?);
-    say!("get v2", cx.admin.get(p2("")).await?);
-    say!("get v1", cx.admin.get(p1("")).await?);
+    let applied = cx.admin.apply(two(&cx, "m1"), &second(&cx, "a", &json!({"x": "1"}))).await?.ok(201);
+    let answer = cx.admin.apply(one(&cx, "m2"), &cx.widget("a", &json!({"y": "1"}))).await?;
+    answer.fails_with(500, "", "failed to convert new object: .spec.y: field not declared in schema");
+    let patched = cx.admin.merge_patch(one(&cx, "m2"), &json!({"spec": {"y": "1"}})).await?.ok(200);
+    assert_eq!(patched["metadata"]["managedFields"], applied["metadata"]["managedFields"]);
+    // Now what is there cannot be had in the version of the first one either.
+    let answer = cx.admin.apply(one(&cx, "m2"), &cx.widget("a", &json!({"x": "1"}))).await?;
+    answer.fails_with(500, "", ".spec.y: field not declared in schema");
+    Ok(())
+}
+
+async fn defaults_of_the_stored_version(cx: Cx) -> Result {
+    let _hook = serve_two(&cx).await?;
+    let mut watch = cx.admin.watch(format!("{}?watch=1", in_version(&cx, "v2", "widgets"))).await?;
+    cx.create(in_version(&cx, "v1", "widgets"), &cx.widget("a", &json!({"a": "x"}))).await?;
+    let seen = json!({"b": "x", "e": "ee"});
+    assert_eq!(watch.expect_about("ADDED", "a").await?["spec"], seen);
+    assert_eq!(cx.read(in_version(&cx, "v2", "widgets/a")).await?["spec"], seen);
+    let list = cx.read(in_version(&cx, "v2", "widgets")).await?;
+    assert_eq!(list["items"][0]["spec"], seen);
+    // What is written in a version gets its defaults.
+    let created = cx.create(in_version(&cx, "v2", "widgets"), &second(&cx, "c", &json!({"b": "x"}))).await?;
+    assert_eq!(created["spec"], json!({"b": "x", "d": "dd", "e": "ee"}));
+    let patched =
+        cx.admin.merge_patch(two(&cx, "m"), &json!({"metadata": {"labels": {"l": "1"}}})).await?.ok(200);
+    assert_eq!(patched["spec"], json!({"b": "x", "d": "dd", "e": "ee"}));
+    Ok(())
+}
+
+async fn dry_runs_go_through_the_stored_version(cx: Cx) -> Result {
+    let _hook = serve_two(&cx).await?;
+    let object = second(&cx, "a", &json!({"b": "x"}));
+    let shown = cx.create(in_version(&cx, "v2", "widgets?dryRun=All"), &object).await?;
+    assert_eq!(shown["spec"], json!({"b": "x", "d": "dd", "e": "ee"}));
+    cx.create(in_version(&cx, "v2", "widgets"), &object).await?;
+    let patch = json!({"spec": {"b": "y"}});
+    let shown = cx.admin.merge_patch(two(&cx, "m&dryRun=All"), &patch).await?.ok(200);
+    assert_eq!(shown["spec"], json!({"b": "y", "d": "dd", "e": "ee"}));
+    Ok(())
+}
+
+async fn answers_that_change_the_object(cx: Cx) -> Result {
+    let (_hook, twist) = serve_two(&cx).await?;
+    cx.create(in_version(&cx, "v1", "widgets"), &cx.widget("a", &json!({"a": "x"}))).await?;
+    let twists: [(fn(&mut Value), &str); 6] = [
+        (
+            |response| response["convertedObjects"][0]["metadata"]["name"] = "other".into(),
+            "returned invalid object: must have the same name: a != other",
+        ),
+        (
+            |response| response["convertedObjects"][0]["metadata"]["namespace"] = Value::Null,
+            "returned invalid object: must have the same namespace: NAMESPACE != ",
+        ),
+        (
+            |response| response["convertedObjects"][0]["apiVersion"] = "example.com/v9".into(),
+            "returned invalid object at index 0: invalid groupVersion (expected GROUP/v2, received example.com/v9)",
+        ),
+        (
+            |response| response["convertedObjects"][0]["kind"] = "Gadget".into(),
+            "returned invalid object at index 0: invalid kind (expected Widget, received Gadget)",
+        ),
+        (
+            |response| response["convertedObjects"][0]["metadata"]["annotations"] = json!({"a b": "c"}),
+            "returned invalid metadata: metadata.annotation: Invalid value: \"a b\": name part must consist of \
+             alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
+             (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+             '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+        ),
+        (|response| response["convertedObjects"] = json!([]), "returned 0 objects, expected 1"),
+    ];
+    for (how, why) in twists {
+        *twist.lock() = how;
+        let why = why.replace("GROUP", &cx.group).replace("NAMESPACE", &cx.ns);
+        let status = cx.admin.get(in_version(&cx, "v2", "widgets/a")).await?.fails(500, "InternalError");
+        let message = status["message"].as_str().unwrap_or_default();
+        let end = format!(": conversion webhook for {}/v1, Kind=Widget {why}", cx.group);
+        assert!(
+            message.starts_with("Internal error occurred: StorageError: corrupt object, Code: 7, "),
+            "{message}"
+        );
+        assert!(message.ends_with(&end), "{message} should end with {end}");
+    }
+    // Labels are the webhook's to change, other metadata is not.
+    *twist.lock() = |response| {
+        let metadata = &mut response["convertedObjects"][0]["metadata"];
+        metadata["labels"] = json!({"converted": "yes"});
+        metadata["finalizers"] = json!(["example.com/other"]);
+    };
+    let read = cx.read(in_version(&cx, "v2", "widgets/a")).await?;
+    has(&read, &json!({"metadata": {"labels": {"converted": "yes"}}}));
+    assert_eq!(read["metadata"]["finalizers"], Value::Null);
+    Ok(())
+}
+
+async fn answers_that_fail(cx: Cx) -> Result {
+    let (_hook, twist) = serve_two(&cx).await?;
+    let object = second(&cx, "a", &json!({"b": "x"}));
+    let start = format!("conversion webhook for {}/v2, Kind=Widget failed: ", cx.group);
+    let twists: [(fn(&mut Value), &str); 3] = [
+        (|response| response["result"] = json!({"status": "Failure", "message": "no way"}), "no way"),
+        (|response| response["result"] = json!({}), "response.result.status was '', not 'Success'"),
+        (|response| *response = Value::Null, "no response provided"),
+    ];
+    for (how, why) in twists {
+        *twist.lock() = how;
+        let answer = cx.admin.post(in_version(&cx, "v2", "widgets"), &object).await?;
+        answer.fails_with(500, "", &format!("{start}{why}"));
+    }
+    Ok(())
+}
+
+async fn answers_that_are_deep(cx: Cx) -> Result {
+    let (_hook, twist) = serve_two(&cx).await?;
+    cx.create(in_version(&cx, "v1", "widgets"), &cx.widget("a", &json!({"a": "x"}))).await?;
+    *twist.lock() = |response| {
+        let deep = (0..200).fold(json!({}), |inner, _| json!({"x": inner}));
+        response["convertedObjects"][0]["spec"]["free"] = deep;
+    };
+    let answer = cx.admin.get(in_version(&cx, "v2", "widgets/a")).await?;
+    assert_eq!((answer.status, answer.text().matches("{\"x\":").count()), (200, 200));
     Ok(())
 }
