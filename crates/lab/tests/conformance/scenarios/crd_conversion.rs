@@ -25,11 +25,12 @@ scenarios![
 ];
 
 /// What the webhook makes of its response before it sends it.
-type Twist = Arc<Mutex<fn(&mut Value)>>;
+type Twist = fn(&mut Value);
 
 /// A widget whose `spec.a` of `v1`, which is stored, is `spec.b` of `v2`, and the webhook that knows it.
-async fn serve_two(cx: &Cx) -> Result<(Server, Twist)> {
-    let twist: Twist = Arc::new(Mutex::new(|_| {}));
+async fn serve_two(cx: &Cx) -> Result<(Server, Arc<Mutex<Twist>>)> {
+    let nothing: Twist = |_| {};
+    let twist = Arc::new(Mutex::new(nothing));
     let twisted = Arc::clone(&twist);
     let hook = Server::start(&[], move |seen| {
         let request = &seen.body["request"];
@@ -140,7 +141,7 @@ async fn owners_need_a_conversion(cx: Cx) -> Result {
     let (_hook, twist) = serve_two(&cx).await?;
     let applied = cx.admin.apply(two(&cx, "m1"), &second(&cx, "a", &json!({"b": "x"}))).await?.ok(201);
     *twist.lock() = |response| {
-        *response = json!({"uid": response["uid"], "result": {"status": "Failure", "message": "no"}})
+        *response = json!({"uid": response["uid"], "result": {"status": "Failure", "message": "no"}});
     };
     let message = format!("conversion webhook for {}/v1, Kind=Widget failed: no", cx.group);
     let other = cx.widget("a", &json!({"a": "y"}));
@@ -205,7 +206,7 @@ async fn dry_runs_go_through_the_stored_version(cx: Cx) -> Result {
 async fn answers_that_change_the_object(cx: Cx) -> Result {
     let (_hook, twist) = serve_two(&cx).await?;
     cx.create(in_version(&cx, "v1", "widgets"), &cx.widget("a", &json!({"a": "x"}))).await?;
-    let twists: [(fn(&mut Value), &str); 6] = [
+    let twists: [(Twist, &str); 6] = [
         (
             |response| response["convertedObjects"][0]["metadata"]["name"] = "other".into(),
             "returned invalid object: must have the same name: a != other",
@@ -259,7 +260,7 @@ async fn answers_that_fail(cx: Cx) -> Result {
     let (_hook, twist) = serve_two(&cx).await?;
     let object = second(&cx, "a", &json!({"b": "x"}));
     let start = format!("conversion webhook for {}/v2, Kind=Widget failed: ", cx.group);
-    let twists: [(fn(&mut Value), &str); 3] = [
+    let twists: [(Twist, &str); 3] = [
         (|response| response["result"] = json!({"status": "Failure", "message": "no way"}), "no way"),
         (|response| response["result"] = json!({}), "response.result.status was '', not 'Success'"),
         (|response| *response = Value::Null, "no response provided"),
