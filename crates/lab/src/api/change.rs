@@ -104,7 +104,7 @@ impl Write<'_> {
         let anyway = self.served.creates_on_update();
         let object = match &self.change {
             Change::Apply { configuration, sent_as } if anyway || self.subresource.is_empty() => {
-                let mut object = self.applied(None, configuration, *sent_as)?;
+                let mut object = self.applied(None, configuration, *sent_as).await?;
                 if let Some(uid) = identity::uid_of(&object) {
                     return Err(self.conflict(&format!(
                         "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -119,7 +119,7 @@ impl Write<'_> {
                 }
                 identity::version_of(object)?;
                 let mut object = object.clone();
-                self.tracked(None, &mut object);
+                self.tracked(None, &mut object).await;
                 object
             }
             _ => return Err(self.not_found()),
@@ -136,7 +136,7 @@ impl Write<'_> {
     async fn attempt(&self, record: &Arc<Record>, charged: &mut Charged) -> Result<Option<Outcome>, Status> {
         let Self { server, call, served, .. } = *self;
         let old = Arc::new(server.read(served, record).await?);
-        let mut new = self.wanted(&old)?;
+        let mut new = self.wanted(&old).await?;
         let seen = Seen { served, subresource: self.subresource };
         let mut review = Review {
             attributes: &call.attributes,
@@ -175,7 +175,7 @@ impl Write<'_> {
     }
 
     /// The object as the change wants it, with its owners.
-    fn wanted(&self, old: &Value) -> Result<Value, Status> {
+    async fn wanted(&self, old: &Value) -> Result<Value, Status> {
         let mut new = match &self.change {
             Change::Replace(object) => {
                 let found = identity::uid_of(old).unwrap_or_default();
@@ -188,26 +188,26 @@ impl Write<'_> {
                 let patched = patch.apply(self.served, old)?;
                 self.rules().reshape_patched(patched, self.options.validation)?
             }
-            Change::Apply { configuration, sent_as } => self.applied(Some(old), configuration, *sent_as)?,
+            Change::Apply { configuration, sent_as } => {
+                self.applied(Some(old), configuration, *sent_as).await?
+            }
             Change::Own(change) | Change::Tracked(change) => change(old.clone())?,
         };
         if !matches!(self.change, Change::Apply { .. } | Change::Tracked(_)) {
-            self.tracked(Some(old), &mut new);
+            self.tracked(Some(old), &mut new).await;
         }
         self.placed(&mut new)?;
         Ok(new)
     }
 
     /// What applying a configuration makes of an object, or of nothing.
-    fn applied(
+    async fn applied(
         &self,
         live: Option<&Value>,
         configuration: &Value,
         sent_as: Option<&Patch>,
     ) -> Result<Value, Status> {
-        let now = self.server.clock().now();
-        let owners = ownership::Owners { served: self.served, subresource: self.subresource, now };
-        let applied = owners.apply(self.options, live, configuration)?;
+        let applied = self.owners().apply(self.options, live, configuration).await?;
         let object = self.rules().reshape_applied(applied, configuration)?;
         if let Some(patch) = sent_as {
             patch.complain_applied(self.call, self.options.validation)?;
@@ -216,10 +216,13 @@ impl Write<'_> {
     }
 
     /// Records who owns what of an object that was not applied.
-    fn tracked(&self, old: Option<&Value>, new: &mut Value) {
-        let now = self.server.clock().now();
-        let owners = ownership::Owners { served: self.served, subresource: self.subresource, now };
-        owners.update(&self.options.manager(self.call), old, new);
+    async fn tracked(&self, old: Option<&Value>, new: &mut Value) {
+        self.owners().update(&self.options.manager(self.call), old, new).await;
+    }
+
+    fn owners(&self) -> ownership::Owners<'_> {
+        let Self { server, served, subresource, .. } = *self;
+        ownership::Owners { server, served, subresource, now: server.clock().now() }
     }
 
     /// Makes sure that the object is the one of the path.
@@ -272,9 +275,17 @@ impl Write<'_> {
             return Ok(Some(Outcome::Stored(Arc::clone(record))));
         }
         if self.options.dry_run {
+            let new = server.as_if_stored(served, new).await?;
             return Ok(Some(Outcome::Shown(strategy::as_read(served, new))));
         }
-        let draft = server.draft(served, new).await?;
+        let stored = server.in_storage_version(served, new).await?;
+        // A version may show less, or have defaults for more, than what is stored of it.
+        if served.custom_version().is_some() && served.kind != served.storage_kind && stored == record.parse()
+        {
+            server.settled(record.version).await?;
+            return Ok(Some(Outcome::Stored(Arc::clone(record))));
+        }
+        let draft = Server::draft_of(served, &stored)?;
         match server.store().put(&served.stored_as, &self.key, Expect::Version(record.version), draft) {
             Ok(record) => {
                 server.finished(&record, allocation).await?;

@@ -102,7 +102,7 @@ async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Resul
         let (patch, options) = Patch::read(call, served)?;
         (Wanted::Patch(patch), options)
     };
-    let scaling = Scaling { call, served, options: &options, wanted: &wanted };
+    let scaling = Scaling { server, call, served, options: &options, wanted: &wanted };
     let change = |object: Value| scaling.change(object);
     let (outcome, _) =
         write::modify(server, call, served, "scale", &options, Change::Tracked(&change)).await?;
@@ -116,6 +116,7 @@ async fn scale(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Resul
 
 /// A write to the scale of an object.
 struct Scaling<'a> {
+    server: &'a Server,
     call: &'a Call,
     served: &'a Served,
     options: &'a WriteOptions,
@@ -134,7 +135,7 @@ impl Scaling<'_> {
 
     /// The object with the number of replicas that is wanted, and its owners.
     fn change(&self, object: Value) -> Result<Value, Status> {
-        let Self { call, served, options, .. } = *self;
+        let Self { server, call, served, options, .. } = *self;
         let paths = served.replicas_paths();
         let mut current = match served.custom_version() {
             None => scale_of(served, &object)?,
@@ -142,7 +143,7 @@ impl Scaling<'_> {
         };
         current["metadata"]["managedFields"] =
             merge::to_scale(&object["metadata"]["managedFields"], &paths).map_err(Status::internal)?;
-        let owners = ownership::Owners { served, subresource: "scale", now: call.now };
+        let owners = ownership::Owners { server, served, subresource: "scale", now: call.now };
         let scale = match self.wanted {
             Wanted::Patch(patch) if patch.form == Form::Apply => {
                 let scale = owners.apply_scale(options, &current, &patch.value)?;

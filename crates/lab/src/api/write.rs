@@ -77,8 +77,8 @@ pub(crate) async fn create_object(
     identity::wipe_system_fields(&mut object);
     identity::same_namespace(call, served, &mut object)?;
     identity::dedup_owners(call, &mut object, false);
-    let owners = ownership::Owners { served, subresource: "", now: server.clock().now() };
-    owners.update(&options.manager(call), None, &mut object);
+    let owners = ownership::Owners { server, served, subresource: "", now: server.clock().now() };
+    owners.update(&options.manager(call), None, &mut object).await;
     let creation = Creation { server, call, served, options, origin: Origin::Create };
     creation.tracked(object, &mut Charged::default()).await
 }
@@ -175,10 +175,11 @@ impl Creation<'_> {
         let object = strategy::as_stored(served, review.object.take().unwrap_or_default(), call.now);
         let key = Key::new(call.key(served).namespace, name.as_str());
         if options.dry_run {
-            return match server.store().get(&served.stored_as, &key) {
-                Some(record) => Err(self.exists(&name, Some(&record))),
-                None => Ok(Outcome::Shown(strategy::as_read(served, object))),
-            };
+            if let Some(record) = server.store().get(&served.stored_as, &key) {
+                return Err(self.exists(&name, Some(&record)));
+            }
+            let object = server.as_if_stored(served, object).await?;
+            return Ok(Outcome::Shown(strategy::as_read(served, object)));
         }
         if self.origin == Origin::Create && identity::version_of(&object).is_ok_and(|version| version != 0) {
             return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));

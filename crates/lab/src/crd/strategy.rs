@@ -49,12 +49,17 @@ impl CustomVersion {
         self.cannot_handle(&format!("strict decoding error: {}", fields.join(", ")))
     }
 
-    /// Brings an object from storage, or from a conversion webhook, into the shape of this version: what does not
-    /// fit is dropped, and defaults are filled in.
+    /// Brings an object from storage into the shape of this version: what does not fit is dropped, and defaults are
+    /// filled in.
     pub(crate) fn shape_stored(&self, object: &mut Value) {
+        self.fit(object);
+        self.default(object);
+    }
+
+    /// Brings an object that was converted into the shape of this version: what does not fit is dropped.
+    pub(crate) fn fit(&self, object: &mut Value) {
         // With malformed parts dropped there is nothing left to fail.
         let _ = self.shape(object, Malformed::Drop, false);
-        self.default(object);
     }
 
     /// Fills in the defaults of the schema.

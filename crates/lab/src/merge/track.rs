@@ -63,7 +63,7 @@ fn follow(
         return None;
     }
     let before = managers.len();
-    let managers = updater::current(context, managers).ok()?;
+    let managers = updater::current(context, live, managers).ok()?;
     let mut managers = track(context, of, live, new, managers, context.manager);
     if from_stored && managers.len() == before && managers.iter().all(Manager::is_same) {
         return None;
@@ -205,7 +205,7 @@ pub(crate) fn apply(
             failure(format!("failed to create typed live object ({named}): {why}"))
         })?;
     }
-    let managers = updater::current(context, managers).map_err(failure)?;
+    let managers = updater::current(context, live_or_empty, managers).map_err(failure)?;
     let outcome = merge(context, of, live_or_empty, applied, managers, force)?;
     Ok(finish(context, live_or_empty, applied, outcome))
 }

@@ -36,9 +36,10 @@ pub(super) struct Outcome<'a> {
 }
 
 /// Drops managers of versions that are gone, and brings the paths of the others in line with the schema. Custom
-/// resources cannot be tracked any more when a version is gone.
+/// resources cannot be tracked any more when a version is gone, or the live object cannot be had in it.
 pub(super) fn current<'a>(
     context: &Context<'_>,
+    live: &Value,
     mut managers: Vec<Manager<'a>>,
 ) -> Result<Vec<Manager<'a>>, String> {
     let mut wrong = None;
@@ -47,6 +48,9 @@ pub(super) fn current<'a>(
             wrong.get_or_insert_with(|| manager.api_version.to_string());
             return false;
         };
+        if context.custom {
+            context.versions.convert(live, &manager.api_version);
+        }
         // The types of built-in kinds never change.
         if manager.unread.is_some_and(|unread| context.custom && !stored_fits(unread, of)) {
             manager.read();

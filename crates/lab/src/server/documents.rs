@@ -60,9 +60,11 @@ impl Server {
                 Some(Reply::json(200, &OpenApi::index(&self.definitions(), &self.remote_documents())))
             }
             ["openapi", "v3", name @ ..] => self.openapi_v3(call, &name.join("/")),
-            [".well-known", "openid-configuration"] => {
-                Some(Reply::bytes(200, "application/json", self.tokens.openid_configuration(&self.public_address())))
-            }
+            [".well-known", "openid-configuration"] => Some(Reply::bytes(
+                200,
+                "application/json",
+                self.tokens.openid_configuration(&self.public_address()),
+            )),
             ["openid", "v1", "jwks"] => {
                 Some(Reply::bytes(200, "application/jwk-set+json", self.tokens.jwks()))
             }

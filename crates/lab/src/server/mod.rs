@@ -177,40 +177,69 @@ impl Server {
 
     /// A stored object in the version of a resource.
     pub(crate) async fn read(&self, served: &Served, record: &Record) -> Result<Value, Status> {
-        let object = record.parse();
+        let mut object = record.parse();
         if served.shows_as_stored(record) {
             return Ok(object);
         }
-        let mut object = self.convert(served, object, &served.kind).await?;
+        // Defaults are those of the version it is stored in; the one it is shown in only drops what it does not know.
+        if let Source::Custom(kind, _) = &served.source
+            && let Some((_, name)) = object["apiVersion"].as_str().and_then(|text| text.rsplit_once('/'))
+            && let Some(stored) = kind.version(name)
+        {
+            stored.shape_stored(&mut object);
+        }
+        let mut object = self
+            .convert(served, object, &served.kind)
+            .await
+            .map_err(|why| undecodable(served, record, &why))?;
         if let Some(version) = served.custom_version() {
-            version.shape_stored(&mut object);
+            version.fit(&mut object);
         }
         Ok(object)
     }
 
     /// An object ready to be stored: in its storage version, with the fields selectors ask for.
     pub(crate) async fn draft(&self, served: &Served, object: Value) -> Result<Draft, Status> {
-        let object = if served.kind == served.storage_kind {
-            object
-        } else {
-            let mut object = self.convert(served, object, &served.storage_kind).await?;
-            // What the stored version does not know is not stored.
-            if let Source::Custom(kind, _) = &served.source
-                && let Some(version) = kind.storage_version()
-            {
-                version.shape_stored(&mut object);
-            }
-            object
-        };
-        if decode::is_too_deep(&object) {
+        Self::draft_of(served, &self.in_storage_version(served, object).await?)
+    }
+
+    /// The same for an object that is in its storage version.
+    pub(crate) fn draft_of(served: &Served, object: &Value) -> Result<Draft, Status> {
+        if decode::is_too_deep(object) {
             return Err(Status::bad_request("the object is nested too deeply to be stored"));
         }
-        let fields = served.selectable_fields(&object);
-        Ok(Draft::new(&object, fields))
+        let fields = served.selectable_fields(object);
+        Ok(Draft::new(object, fields))
+    }
+
+    /// An object in the version it is stored in.
+    pub(crate) async fn in_storage_version(&self, served: &Served, object: Value) -> Result<Value, Status> {
+        if served.kind == served.storage_kind {
+            return Ok(object);
+        }
+        let mut object = self.convert(served, object, &served.storage_kind).await?;
+        // What the stored version does not know is not stored.
+        if let Source::Custom(kind, _) = &served.source
+            && let Some(version) = kind.storage_version()
+        {
+            version.shape_stored(&mut object);
+        }
+        Ok(object)
+    }
+
+    /// An object of a dry run with what is left of it in the version in which it would be stored.
+    pub(crate) async fn as_if_stored(&self, served: &Served, object: Value) -> Result<Value, Status> {
+        let Some(version) = served.custom_version().filter(|_| served.kind != served.storage_kind) else {
+            return Ok(object);
+        };
+        let stored = self.in_storage_version(served, object).await?;
+        let mut object = self.convert(served, stored, &served.kind).await?;
+        version.fit(&mut object);
+        Ok(object)
     }
 
     /// An object of a resource as another kind it is known under.
-    async fn convert(&self, served: &Served, object: Value, to: &Gvk) -> Result<Value, Status> {
+    pub(crate) async fn convert(&self, served: &Served, object: Value, to: &Gvk) -> Result<Value, Status> {
         match &served.source {
             Source::Builtin(_) => crate::kinds::convert(object, to),
             Source::Custom(..) if object["apiVersion"] == to.api_version() => Ok(object),
@@ -235,6 +264,18 @@ impl Server {
             None => StdRng::from_rng(&mut rand::rng()),
         }
     }
+}
+
+/// What somebody is told about a stored object that cannot be had in the version asked for.
+fn undecodable(served: &Served, record: &Record, why: &Status) -> Status {
+    let GroupResource { group, resource } = &served.stored_as;
+    let Key { namespace, name, .. } = &record.key;
+    let folder = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    Status::internal(format!(
+        "StorageError: corrupt object, Code: 7, Key: /{group}/{resource}/{folder}{name}, ResourceVersion: 0, \
+         AdditionalErrorMsg: object not decodable revision={}: {}",
+        record.version, why.message
+    ))
 }
 
 /// The stored objects, as the parts that decide see them.

@@ -17,6 +17,7 @@ mod apply;
 mod apply_lists;
 mod authentication;
 mod authorization;
+mod crd_conversion;
 mod crd_lifecycle;
 mod crd_rules;
 mod crd_schema;
@@ -69,6 +70,7 @@ pub(crate) fn all() -> Vec<(&'static str, &'static str, Run)> {
         apply_lists,
         authentication,
         authorization,
+        crd_conversion,
         crd_lifecycle,
         crd_rules,
         crd_schema,
