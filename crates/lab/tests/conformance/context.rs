@@ -18,7 +18,7 @@ use crate::support::target::Target;
 pub(crate) type Run = fn(Cx) -> Pin<Box<dyn Future<Output = Result> + Send>>;
 
 /// How long something that has to happen by itself may take.
-const PATIENCE: Duration = Duration::from_secs(75);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// What a scenario gets.
 pub(crate) struct Cx {
