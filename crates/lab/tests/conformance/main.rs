@@ -26,7 +26,9 @@ use servers::Server;
 const THREADS: usize = 12;
 /// How often a scenario may fail on the real server. Some break on purpose what all share there, such as discovery or
 /// an API service, and its controllers then take their time with the others; the lab gets one try.
-const TRIES_ON_THE_REAL: usize = 3;
+const TRIES_ON_THE_REAL: usize = 2;
+/// The file whose scenarios run on the real server only when they are asked for.
+const ALONE: &str = "crd_conversion";
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -48,7 +50,11 @@ fn main() -> ExitCode {
 
 /// All scenarios as trials of one server.
 fn trials_of(server: &Arc<Server>) -> Vec<Trial> {
-    let scenarios = scenarios::all();
+    let mut scenarios = scenarios::all();
+    // Webhooks that convert badly outlive their scenarios on the real server, and no namespace ends there any more.
+    if server.name() == "real" && !std::env::args().any(|word| word.contains(ALONE)) {
+        scenarios.retain(|(file, ..)| *file != ALONE);
+    }
     let trial = |(file, name, run): (&'static str, &'static str, context::Run)| {
         let server = Arc::clone(server);
         let about = format!("{file}-{name}");
