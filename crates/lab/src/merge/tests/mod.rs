@@ -4,7 +4,6 @@ mod laws;
 mod life;
 mod replay;
 mod server;
-mod speed;
 
 use serde_json::Value;
 
