@@ -11,7 +11,8 @@ use x509_parser::prelude::FromDer;
 
 use super::pki::{AltName, Authority, Subject, Template};
 use super::rbac::{Authorizer, Target};
-use crate::attributes::{Attributes, User};
+use super::reviews::user_in;
+use crate::attributes::Attributes;
 use crate::clock;
 
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -128,7 +129,7 @@ pub fn approved(object: &Value, authorizer: &Authorizer, now: Timestamp) -> Opti
     if kubelet_client_problem(&requested, &usages(object)).is_some() {
         return None;
     }
-    let user = requester(&object["spec"]);
+    let user = user_in(&object["spec"], "username");
     let own = user.name == requested.subject.common_name();
     let rights = [
         (own, "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
@@ -149,23 +150,6 @@ pub fn approved(object: &Value, authorizer: &Authorizer, now: Timestamp) -> Opti
     let mut done = object.clone();
     add_condition(&mut done, "Approved", "AutoApproved", message, now);
     Some(done)
-}
-
-fn requester(spec: &Value) -> User {
-    let texts = |list: &Value| -> Vec<String> {
-        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    User {
-        name: spec["username"].as_str().unwrap_or_default().to_owned(),
-        uid: spec["uid"].as_str().unwrap_or_default().to_owned(),
-        groups: texts(&spec["groups"]),
-        extra: spec["extra"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, values)| (key.clone(), texts(values)))
-            .collect(),
-    }
 }
 
 fn usages(object: &Value) -> Vec<String> {

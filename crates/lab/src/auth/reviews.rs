@@ -87,7 +87,9 @@ impl Reviews {
                 let user = user.clone();
                 self.access(review, object, &problems(review, object), user)
             }
-            Review::SubjectAccess => self.access(review, object, &problems(review, object), subject(object)),
+            Review::SubjectAccess => {
+                self.access(review, object, &problems(review, object), user_in(&object["spec"], "user"))
+            }
             Review::LocalSubjectAccess => self.local(object, namespace),
             Review::SelfSubjectRules => self.rules(user, object),
             Review::SelfSubject => Ok(who(user, object, now)),
@@ -144,7 +146,7 @@ impl Reviews {
                 "spec.resourceAttributes.namespace must match namespace: {namespace}"
             )));
         }
-        self.access(Review::LocalSubjectAccess, &object, &problems, subject(&object))
+        self.access(Review::LocalSubjectAccess, &object, &problems, user_in(&object["spec"], "user"))
     }
 
     fn rules(&self, user: &User, object: &Value) -> Result<Value, Status> {
@@ -242,11 +244,10 @@ fn user_info(user: &User) -> Value {
     info.into()
 }
 
-/// Whoever a review asks about.
-fn subject(object: &Value) -> User {
-    let spec = &object["spec"];
+/// The user a specification names, under the key its kind has for that.
+pub(super) fn user_in(spec: &Value, key: &str) -> User {
     User {
-        name: spec["user"].as_str().unwrap_or_default().to_owned(),
+        name: spec[key].as_str().unwrap_or_default().to_owned(),
         uid: spec["uid"].as_str().unwrap_or_default().to_owned(),
         groups: texts(&spec["groups"]),
         extra: spec["extra"]

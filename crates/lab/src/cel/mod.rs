@@ -33,7 +33,7 @@ pub(crate) use check::Env;
 pub(crate) use decl::{Decl, DeclKind, MAX_REQUEST};
 pub(crate) use range::Range;
 pub(crate) use shape::{ListKind, Shape, ShapeKind, escape};
-pub(crate) use types::{Record, Type};
+pub(crate) use types::{Record, Type, is_reserved};
 pub(crate) use value::{Failure, Host, Key, Result, Val};
 
 /// An expression that is known to make sense.

@@ -90,7 +90,7 @@ const RESERVED: [&str; 21] = [
 ];
 
 /// True for words that cannot be names.
-pub(super) fn is_reserved(word: &str) -> bool {
+pub(crate) fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{Check, machinery_metadata};
+use crate::cel;
 use crate::crd;
 use crate::kinds::view::{Look, Path, Problems, same};
 use crate::kinds::{format, meta, shown};
@@ -271,30 +272,7 @@ fn policy(spec: &Value, old: Option<&Value>, problems: &mut Problems) {
 }
 
 fn is_identifier(name: &str) -> bool {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    format::c_identifier(name).is_empty() && !RESERVED.contains(&name)
+    format::c_identifier(name).is_empty() && !cel::is_reserved(name)
 }
 
 fn param_kind(kind: &Value, at: &Path<'_>, problems: &mut Problems) {
