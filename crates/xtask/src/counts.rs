@@ -49,7 +49,7 @@ impl Counts {
 }
 
 /// The line without terminal escape sequences.
-fn without_colours(line: &str) -> String {
+pub(crate) fn without_colours(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut characters = line.chars();
     while let Some(character) = characters.next() {

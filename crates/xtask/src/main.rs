@@ -15,6 +15,7 @@ mod suite;
 mod table;
 mod tiers;
 mod tools;
+mod trial;
 mod workspace;
 
 use std::env;

@@ -39,6 +39,16 @@ impl Outcome {
         if success && tests.failed == 0 { Self::Passed(detail) } else { Self::Failed(detail) }
     }
 
+    /// The same with more to say in the table.
+    pub(crate) fn adding(mut self, more: &str) -> Self {
+        if let Self::Passed(detail) | Self::Failed(detail) = &mut self
+            && !more.is_empty()
+        {
+            detail.words = format!("{}, {more}", detail.words);
+        }
+        self
+    }
+
     /// A tier that did not run, and why.
     pub(crate) fn skipped(why: impl Into<String>) -> Self {
         Self::Skipped(why.into())

@@ -1,11 +1,10 @@
 //! The tiers of the test suite. Adding one is adding a row to [`TIERS`].
 
-use crate::counts::Counts;
 use crate::failure::Result;
 use crate::outcome::Outcome;
 use crate::tools::Need;
 use crate::workspace::Workspace;
-use crate::{dependencies, generate, lab_facts, process};
+use crate::{dependencies, generate, lab_facts, process, trial};
 
 /// One tier of the test suite.
 #[derive(Debug)]
@@ -158,17 +157,11 @@ impl Work {
                 let success = process::stream(&mut command)?;
                 Ok(Outcome::of(success, if success { "" } else { "see its output above" }))
             }
-            Self::CargoTest { arguments, variables } => {
-                let mut tests = Counts::default();
+            Self::CargoTest { arguments, variables } => trial::run(|filter| {
                 let mut command = workspace.cargo(arguments);
-                command.envs(variables.iter().copied());
-                let success = process::stream_lines(&mut command, |line| {
-                    if let Some(counts) = Counts::read(line) {
-                        tests += counts;
-                    }
-                })?;
-                Ok(Outcome::of_tests(success, tests))
-            }
+                command.envs(variables.iter().copied()).args(filter);
+                command
+            }),
             Self::Chore(chore) => chore(workspace),
         }
     }

@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/client-go/util/retry"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -290,12 +291,20 @@ func protobufs(ctx context.Context, w *world) error {
 				if err := typed.Create(ctx, wanted); err != nil {
 					return fmt.Errorf("%T: %w", wanted, err)
 				}
-				one := wanted.DeepCopyObject().(ctrlclient.Object)
-				other := wanted.DeepCopyObject().(ctrlclient.Object)
-				if err := typed.Get(ctx, key, one); err != nil {
-					return err
-				}
-				if err := text.Get(ctx, key, other); err != nil {
+				var one, other ctrlclient.Object
+				// A controller may write its status between the two reads: they compare at one version only.
+				err := until(ctx, "both forms are read at one version", func() (bool, error) {
+					one = wanted.DeepCopyObject().(ctrlclient.Object)
+					other = wanted.DeepCopyObject().(ctrlclient.Object)
+					if err := typed.Get(ctx, key, one); err != nil {
+						return false, err
+					}
+					if err := text.Get(ctx, key, other); err != nil {
+						return false, err
+					}
+					return one.GetResourceVersion() == other.GetResourceVersion(), fmt.Errorf("%T keeps changing", wanted)
+				})
+				if err != nil {
 					return err
 				}
 				if !equality.Semantic.DeepEqual(one, other) {
@@ -313,18 +322,22 @@ func protobufs(ctx context.Context, w *world) error {
 			if err := same("the number of deployments", len(list.Items), 1); err != nil {
 				return err
 			}
-			one := &list.Items[0]
-			one.Spec.Template.Spec.Containers[0].Image = "example.com/image:2"
-			updated, err := deployments.Update(ctx, one, metav1.UpdateOptions{})
-			if err != nil {
-				return err
-			}
-			updated.Status.ObservedGeneration = updated.Generation
-			updated, err = deployments.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
-			if err != nil {
-				return err
-			}
-			return same("the generation", updated.Status.ObservedGeneration, int64(2))
+			// A controller may write the status in between.
+			var updated *appsv1.Deployment
+			return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+				if updated, err = deployments.Get(ctx, list.Items[0].Name, metav1.GetOptions{}); err != nil {
+					return err
+				}
+				updated.Spec.Template.Spec.Containers[0].Image = "example.com/image:2"
+				if updated, err = deployments.Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
+					return err
+				}
+				updated.Status.ObservedGeneration = updated.Generation
+				if updated, err = deployments.UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
+					return err
+				}
+				return same("the generation", updated.Status.ObservedGeneration, int64(2))
+			})
 		}},
 		{"a failure as protobuf", func() error {
 			_, err := client.CoreV1().Secrets(w.namespace).Get(ctx, "ghost", metav1.GetOptions{})
