@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -123,6 +124,20 @@ impl Lab {
     /// The server for code of this process, in the name of a user.
     pub fn service_as(&self, user: User) -> LabService {
         LabService::new(Arc::clone(&self.server), user)
+    }
+
+    /// Puts a server of this process behind a service of the cluster: webhooks and API services that name it get
+    /// their connections handed to `serve`, without TLS, whether or not the service has endpoints.
+    pub fn mount<F, S>(&self, namespace: &str, name: &str, serve: F)
+    where
+        F: Fn(DuplexStream) -> S + Send + Sync + 'static,
+        S: Future<Output = ()> + Send + 'static,
+    {
+        let dock = Arc::new(move |stream| {
+            // Ends with its connection, which ends with this server.
+            tokio::spawn(serve(stream));
+        });
+        self.server.mount(namespace, name, dock);
     }
 
     /// The faults of this server.

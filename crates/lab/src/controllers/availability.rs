@@ -96,7 +96,9 @@ impl Controller for Availability {
             self.tell(&server, &key, false, local).await?;
             return Ok(Next::Done);
         }
-        if let Some(finding) = unreachable(server.store(), &service) {
+        if let Some(finding) = unreachable(server.store(), &service)
+            && !server.is_mounted(&service)
+        {
             server.keep_remote(name, None);
             self.tell(&server, &key, true, finding).await?;
             return Ok(Next::After(RECHECK));

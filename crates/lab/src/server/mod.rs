@@ -92,6 +92,11 @@ impl Server {
         &*self.clock
     }
 
+    /// Puts a server of this process behind a service.
+    pub(crate) fn mount(&self, namespace: &str, name: &str, dock: webhook::Dock) {
+        self.webhooks.mount(namespace, name, dock);
+    }
+
     pub(crate) fn faults(&self) -> &FaultPlan {
         &self.faults
     }

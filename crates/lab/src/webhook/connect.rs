@@ -51,7 +51,8 @@ pub(super) async fn open(
     }
 }
 
-async fn handshake<S>(stream: S) -> Result<SendRequest<Body>, CallError>
+/// Speaks HTTP/1.1 on a connection.
+pub(super) async fn handshake<S>(stream: S) -> Result<SendRequest<Body>, CallError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

@@ -22,6 +22,7 @@ use hyper::client::conn::http1::SendRequest;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use serde_json::Value;
+use tokio::io::DuplexStream;
 
 pub(crate) use failure::CallError;
 pub(crate) use resolve::{Endpoints, Resolver};
@@ -121,9 +122,17 @@ impl Trust {
     }
 }
 
+/// Takes one connection of this process to a mounted server, and serves it.
+pub(crate) type Dock = Arc<dyn Fn(DuplexStream) + Send + Sync>;
+
+/// How much one side of a connection of this process may be ahead of the other.
+const AHEAD: usize = 256 * 1024;
+
 /// Calls servers. Connections are kept for the next call where possible.
 pub(crate) struct Client {
     resolver: Arc<dyn Resolver>,
+    /// Servers of this process, by the namespace and name of the service they are behind.
+    mounted: Mutex<HashMap<(String, String), Dock>>,
     identity: Option<trust::Identity>,
     configurations: Mutex<HashMap<Trust, Arc<ClientConfig>>>,
     idle: Mutex<HashMap<Target, Vec<SendRequest<Body>>>>,
@@ -140,6 +149,7 @@ impl Client {
     pub(crate) fn new(resolver: Arc<dyn Resolver>) -> Self {
         Self {
             resolver,
+            mounted: Mutex::default(),
             identity: None,
             configurations: Mutex::new(HashMap::new()),
             idle: Mutex::new(HashMap::new()),
@@ -150,6 +160,16 @@ impl Client {
     pub(crate) fn with_identity(mut self, certificates: &str, key: &str) -> Result<Self, CallError> {
         self.identity = Some(trust::Identity::from_pem(certificates, key)?);
         Ok(self)
+    }
+
+    /// Puts a server of this process behind a service.
+    pub(crate) fn mount(&self, namespace: &str, name: &str, dock: Dock) {
+        self.mounted.lock().insert((namespace.to_owned(), name.to_owned()), dock);
+    }
+
+    /// The server of this process behind a service.
+    pub(crate) fn mounted(&self, namespace: &str, name: &str) -> Option<Dock> {
+        self.mounted.lock().get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
     /// Sends a request and gives the answer while its body still streams. The authority of the request's URI is
@@ -233,6 +253,11 @@ impl Client {
         let (address, name, secure) = match &target.place {
             Place::Url(url) => connect::of_url(url)?,
             Place::Service { namespace, name, port, .. } => {
+                if let Some(dock) = self.mounted(namespace, name) {
+                    let (ours, theirs) = tokio::io::duplex(AHEAD);
+                    dock(theirs);
+                    return connect::handshake(ours).await;
+                }
                 let address = self.resolver.resolve(namespace, name, *port).map_err(CallError::Other)?;
                 (address, format!("{name}.{namespace}.svc"), true)
             }

@@ -45,10 +45,15 @@ pub(crate) struct RealCluster {
 impl RealCluster {
     /// Starts the programs found in `parts` with all their files in `directory`, and waits until they serve.
     pub(crate) async fn start(directory: &Path, parts: &Path) -> Result<Target> {
+        Self::start_with(directory, parts, &[]).await
+    }
+
+    /// The same with more controllers.
+    pub(crate) async fn start_with(directory: &Path, parts: &Path, more: &[&str]) -> Result<Target> {
         let mut last = None;
         // The ports are free when they are looked for, and somebody else may take one before we do.
         for _ in 0..3 {
-            match start_once(directory, parts).await {
+            match start_once(directory, parts, more).await {
                 Ok(target) => return Ok(target),
                 Err(failure) => last = Some(failure),
             }
@@ -111,7 +116,7 @@ fn start_part(directory: &Path, parts: &Path, name: &str, arguments: &[String]) 
     Program::start(&parts.join(name), arguments, directory.join(format!("{name}.log")))
 }
 
-async fn start_once(directory: &Path, parts: &Path) -> Result<Target> {
+async fn start_once(directory: &Path, parts: &Path, more: &[&str]) -> Result<Target> {
     let Launched { base, authority, admin, mut server, mut store } =
         launch(directory, parts, Purpose::Scenarios)?;
     let kubeconfig = write_kubeconfig(directory, &base, "admin")?;
@@ -130,7 +135,7 @@ async fn start_once(directory: &Path, parts: &Path) -> Result<Target> {
         format!("{failure}\netcd:\n{}\nkube-apiserver:\n{}", store.last_words(), server.last_words())
     })?;
     let [controllers_port] = free_ports()?;
-    let arguments = controllers_arguments(directory, controllers_port);
+    let arguments = controllers_arguments(directory, controllers_port, more);
     let mut controllers = start_part(directory, parts, "kube-controller-manager", &arguments)?;
     // The default service account is the controllers' doing, so it tells that they are at work.
     let account = "/api/v1/namespaces/default/serviceaccounts/default";
@@ -243,11 +248,11 @@ fn server_arguments(directory: &Path, store: u16, secure: u16, purpose: Purpose)
     ])
 }
 
-fn controllers_arguments(directory: &Path, secure: u16) -> Vec<String> {
+fn controllers_arguments(directory: &Path, secure: u16, more: &[&str]) -> Vec<String> {
     let file = |name: &str| directory.join(name).display().to_string();
     flags(&[
         ("kubeconfig", &file("controllers.kubeconfig")),
-        ("controllers", &CONTROLLERS.join(",")),
+        ("controllers", &[CONTROLLERS, more].concat().join(",")),
         ("bind-address", "127.0.0.1"),
         ("secure-port", &secure.to_string()),
         ("leader-elect", "false"),

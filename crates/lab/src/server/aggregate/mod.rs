@@ -169,6 +169,12 @@ impl Server {
             .collect()
     }
 
+    /// True when the server behind an APIService is of this process.
+    pub(crate) fn is_mounted(&self, service: &Value) -> bool {
+        let (_, namespace, name, _) = Self::place_of(service);
+        self.webhooks.mounted(&namespace, &name).is_some()
+    }
+
     /// Where an APIService is served.
     fn place_of(service: &Value) -> (Target, String, String, u16) {
         let spec = &service["spec"];
@@ -188,6 +194,9 @@ impl Server {
     /// The address behind an APIService.
     fn address_of(&self, service: &Value) -> Result<String, String> {
         let (_, namespace, name, port) = Self::place_of(service);
+        if self.webhooks.mounted(&namespace, &name).is_some() {
+            return Ok(format!("{name}.{namespace}.svc:{port}"));
+        }
         let endpoints = Endpoints::new(Arc::new(Stored(Arc::clone(&self.store))));
         endpoints.resolve(&namespace, &name, port)
     }

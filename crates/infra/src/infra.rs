@@ -1,0 +1,92 @@
+//! A whole infra cluster.
+
+use std::sync::Arc;
+
+use crate::client::{ApiError, Client, Identity};
+use crate::clock::Clock;
+use crate::context::{Context, Tasks};
+use crate::guests::Programs;
+use crate::service::Service;
+use crate::service::install::{self, Reach};
+use crate::service::serve::{self, Listening, ServeError};
+use crate::settings::Settings;
+use crate::stages::Stages;
+use crate::world::World;
+use crate::{cdi, crds, hosts, kubevirt, network, scheduler, storage};
+
+/// Why an infra cluster cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum InfraError {
+    /// The API server refused something the cluster is made of.
+    #[error("the infra cluster cannot be set up: {0}")]
+    Api(#[from] ApiError),
+    /// The webhooks cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// A running infra cluster. It ends when this is dropped; what it wrote stays on the API server.
+#[derive(Debug)]
+pub struct Infra {
+    context: Context,
+    tasks: Tasks,
+    listening: Option<Listening>,
+}
+
+impl Infra {
+    /// A cluster on the API server of `client`, whose user has to have all rights. Nothing happens before it is
+    /// started. Has to be called inside a tokio runtime.
+    pub fn new(client: kube::Client, settings: Settings, programs: Programs) -> Self {
+        let clock = settings.virtual_start.map_or(Clock::System, Clock::starting_at);
+        let context = Context {
+            client: Client::new(client, Identity::INSTALLER),
+            clock,
+            stages: Stages::new(settings.profile, settings.seed),
+            world: World::default(),
+            settings: Arc::new(settings),
+            programs: Arc::new(programs),
+        };
+        Self { context, tasks: Tasks::default(), listening: None }
+    }
+
+    /// What the components share.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The webhooks and aggregated APIs, for mounting them in a lab behind the [`install::SERVICES`].
+    pub fn service(&self) -> Service {
+        Service::new(self.context.clone())
+    }
+
+    /// Sets the cluster up on a lab in which [`Infra::service`] is mounted, and starts its components.
+    pub async fn start_mounted(&mut self) -> Result<(), InfraError> {
+        self.start(None).await
+    }
+
+    /// Sets the cluster up beside any API server that reaches loopback, and starts its components.
+    pub async fn start_beside(&mut self) -> Result<(), InfraError> {
+        let names: Vec<String> =
+            install::SERVICES.iter().map(|(namespace, name)| format!("{name}.{namespace}.svc")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let listening = serve::listen(self.service(), &names).await?;
+        self.start(Some(listening)).await
+    }
+
+    async fn start(&mut self, listening: Option<Listening>) -> Result<(), InfraError> {
+        let context = &self.context;
+        crds::install(&context.client).await?;
+        let reach = listening.as_ref().map_or(Reach::Mounted, Reach::Beside);
+        install::install(&context.client, reach).await?;
+        storage::install(context).await?;
+        hosts::install(context).await?;
+        network::start(context, &mut self.tasks);
+        hosts::start(context, &mut self.tasks);
+        scheduler::start(context, &mut self.tasks);
+        storage::start(context, &mut self.tasks);
+        cdi::start(context, &mut self.tasks);
+        kubevirt::start(context, &mut self.tasks);
+        self.listening = listening;
+        Ok(())
+    }
+}

@@ -1,0 +1,302 @@
+//! Running machines: the seam between who runs them (virt-handler) and what happens inside (the guests).
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::sync::{broadcast, mpsc, watch};
+
+use crate::object::Key;
+
+/// What a machine is started with. Everything was looked up by who starts it.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The `VirtualMachineInstance`, for its name, firmware and shape.
+    pub vmi: Value,
+    /// The pod it runs in.
+    pub pod: Place,
+    /// The drive with the user's data, as a guest finds it.
+    pub drive: Drive,
+    /// The disks, in the order a firmware tries to boot from them.
+    pub disks: Vec<Disk>,
+    /// The network interfaces, in the guest's order.
+    pub interfaces: Vec<Interface>,
+}
+
+/// Where a machine runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The pod.
+    pub pod: Key,
+    /// Its uid.
+    pub pod_uid: String,
+    /// The host.
+    pub node: String,
+}
+
+/// What a guest finds on the drive that was made for it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Drive {
+    /// The label of the file system: `cidata`, `config-2`, or nothing where there is no such drive.
+    pub label: String,
+    /// The files by path.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// What the firmware hands to Ignition, if anything.
+    pub firmware_config: Option<Vec<u8>>,
+    /// The other drives made of Secrets and ConfigMaps: the files by label and path.
+    pub others: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
+}
+
+/// A disk of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Disk {
+    /// The name in the machine's specification.
+    pub name: String,
+    /// The device in the guest, such as `vda`.
+    pub target: String,
+    /// The serial the guest sees; may be empty.
+    pub serial: String,
+    /// The handle of the volume behind it; empty for what comes with a container image.
+    pub volume: String,
+    /// Whether it can be booted from.
+    pub bootable: bool,
+    /// How large it looks, in bytes.
+    pub size: u64,
+}
+
+/// A network interface of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Interface {
+    /// The name in the machine's specification.
+    pub name: String,
+    /// The hardware address.
+    pub mac: String,
+    /// The network: empty for the pod network, else the key of a network attachment.
+    pub network: String,
+    /// The addresses others reach the machine by.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// How a machine is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum State {
+    /// Being started.
+    #[default]
+    Starting,
+    /// Running, whatever the guest does.
+    Running,
+    /// Held.
+    Paused,
+    /// Off, because the guest or its user wanted it so.
+    Shutdown,
+    /// Off, because something went wrong.
+    Crashed(String),
+    /// Off, because it was switched off.
+    Destroyed,
+}
+
+impl State {
+    /// Whether the machine is off.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::Shutdown | Self::Crashed(_) | Self::Destroyed)
+    }
+}
+
+/// What can be done to a machine from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Presses the power button: a guest that listens shuts down.
+    Shutdown,
+    /// Takes away the power.
+    Destroy,
+    /// Holds it.
+    Pause,
+    /// Lets it go on.
+    Resume,
+    /// Presses reset.
+    Reset,
+    /// Asks the guest to start anew.
+    Reboot,
+    /// Makes the guest panic.
+    Panic(String),
+    /// Adds a disk.
+    Attach(Disk),
+    /// Takes away the disk of a name.
+    Detach(String),
+    /// Goes on at another place, after a live migration.
+    Move(Place, Vec<Interface>),
+}
+
+/// What the agent in a guest tells; the fields are those of `guestosinfo`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Agent {
+    /// The operating system, as in `status.guestOSInfo`.
+    pub os: Value,
+    /// The name of the host.
+    pub hostname: String,
+    /// The interfaces as the guest sees them: name in the guest, hardware address and addresses.
+    pub interfaces: Vec<(String, String, Vec<IpAddr>)>,
+    /// Who is logged in, as in `userlist`.
+    pub users: Value,
+    /// The file systems, as in `filesystemlist`.
+    pub filesystems: Value,
+    /// Whether the file systems are frozen.
+    pub frozen: bool,
+}
+
+/// How much of what a console showed is kept.
+const SCROLLBACK: usize = 64 * 1024;
+
+/// The serial console of a machine.
+#[derive(Debug)]
+pub struct Console {
+    shown: broadcast::Sender<Bytes>,
+    typed: mpsc::UnboundedSender<Bytes>,
+    keyboard: Mutex<Option<mpsc::UnboundedReceiver<Bytes>>>,
+    scrollback: Mutex<VecDeque<u8>>,
+}
+
+impl Default for Console {
+    fn default() -> Self {
+        let (typed, keyboard) = mpsc::unbounded_channel();
+        Self {
+            shown: broadcast::Sender::new(1024),
+            typed,
+            keyboard: Mutex::new(Some(keyboard)),
+            scrollback: Mutex::default(),
+        }
+    }
+}
+
+impl Console {
+    /// Shows something.
+    pub fn show(&self, text: &str) {
+        let mut scrollback = self.scrollback.lock();
+        scrollback.extend(text.as_bytes());
+        let excess = scrollback.len().saturating_sub(SCROLLBACK);
+        scrollback.drain(..excess);
+        // Nobody may be looking.
+        let _ = self.shown.send(Bytes::copy_from_slice(text.as_bytes()));
+    }
+
+    /// What was shown so far, and what will be.
+    pub fn look(&self) -> (Vec<u8>, broadcast::Receiver<Bytes>) {
+        let scrollback = self.scrollback.lock();
+        (scrollback.iter().copied().collect(), self.shown.subscribe())
+    }
+
+    /// Types something.
+    pub fn type_in(&self, bytes: Bytes) {
+        // A guest that is off does not listen.
+        let _ = self.typed.send(bytes);
+    }
+
+    /// What is typed; the guest takes it once.
+    pub fn keyboard(&self) -> Option<mpsc::UnboundedReceiver<Bytes>> {
+        self.keyboard.lock().take()
+    }
+}
+
+/// A running machine.
+#[derive(Debug)]
+pub struct Machine {
+    plan: RwLock<Plan>,
+    state: watch::Sender<State>,
+    agent: watch::Sender<Option<Agent>>,
+    commands: mpsc::UnboundedSender<Command>,
+    /// The serial console.
+    pub console: Console,
+}
+
+impl Machine {
+    /// A machine that is being started, and the commands its guest has to obey.
+    pub fn new(plan: Plan) -> (Arc<Self>, mpsc::UnboundedReceiver<Command>) {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let machine = Self {
+            plan: RwLock::new(plan),
+            state: watch::Sender::default(),
+            agent: watch::Sender::default(),
+            commands,
+            console: Console::default(),
+        };
+        (Arc::new(machine), receiver)
+    }
+
+    /// What it was started with, as it is now.
+    pub fn plan(&self) -> Plan {
+        self.plan.read().clone()
+    }
+
+    /// Changes what it is made of; for the guest that carries out a command.
+    pub fn change_plan(&self, change: impl FnOnce(&mut Plan)) {
+        change(&mut self.plan.write());
+    }
+
+    /// How it is, and will be.
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// Says how it is; for the guest. What is over stays over.
+    pub fn set_state(&self, state: State) {
+        self.state.send_if_modified(|old| {
+            let changes = !old.is_over() && *old != state;
+            if changes {
+                *old = state;
+            }
+            changes
+        });
+    }
+
+    /// What its agent tells, if one is connected.
+    pub fn agent(&self) -> watch::Receiver<Option<Agent>> {
+        self.agent.subscribe()
+    }
+
+    /// Says what the agent tells; for the guest.
+    pub fn set_agent(&self, agent: Option<Agent>) {
+        self.agent.send_if_modified(|old| {
+            let changes = *old != agent;
+            *old = agent;
+            changes
+        });
+    }
+
+    /// Does something to it.
+    pub fn command(&self, command: Command) {
+        // A machine that is off obeys nothing.
+        let _ = self.commands.send(command);
+    }
+}
+
+/// The machines that run, by the uid of their `VirtualMachineInstance`.
+#[derive(Debug, Default)]
+pub struct Machines {
+    running: RwLock<HashMap<String, Arc<Machine>>>,
+}
+
+impl Machines {
+    /// Remembers a machine.
+    pub fn add(&self, uid: &str, machine: Arc<Machine>) {
+        self.running.write().insert(uid.to_owned(), machine);
+    }
+
+    /// A machine.
+    pub fn get(&self, uid: &str) -> Option<Arc<Machine>> {
+        self.running.read().get(uid).cloned()
+    }
+
+    /// Forgets a machine.
+    pub fn remove(&self, uid: &str) {
+        self.running.write().remove(uid);
+    }
+
+    /// All machines on a host.
+    pub fn on(&self, node: &str) -> Vec<Arc<Machine>> {
+        let running = self.running.read();
+        running.values().filter(|machine| machine.plan.read().pod.node == node).cloned().collect()
+    }
+}

@@ -1,0 +1,25 @@
+//! What is below the API: hosts with power and cables, bytes on disks, running machines and their network.
+//!
+//! Nothing in here talks to an API server, and no client sees it; the emulated components look at it and act on it,
+//! as the real ones do with kernels, switches and storage arrays.
+
+pub mod hosts;
+pub mod machine;
+pub mod volumes;
+
+use std::sync::Arc;
+
+use crate::network::fabric::Fabric;
+
+/// Everything that is physical. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct World {
+    /// The hosts.
+    pub hosts: Arc<hosts::Hosts>,
+    /// What is on the volumes.
+    pub volumes: Arc<volumes::Volumes>,
+    /// The running machines.
+    pub machines: Arc<machine::Machines>,
+    /// The network between them.
+    pub fabric: Arc<Fabric>,
+}

@@ -1,0 +1,7 @@
+//! Scenarios of `import`.
+
+use crate::context::Scenario;
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    Vec::new()
+}
