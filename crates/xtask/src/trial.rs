@@ -91,7 +91,9 @@ mod tests {
     /// An attempt that printed these lines.
     fn printed(success: bool, lines: &[&str]) -> Attempt {
         let mut attempt = Attempt { success, ..Attempt::default() };
-        lines.iter().for_each(|line| attempt.see(line));
+        for line in lines {
+            attempt.see(line);
+        }
         attempt
     }
 
