@@ -16,14 +16,14 @@ const FEW: usize = 3;
 /// Runs what `command` makes of a filter of tests: first all of them, then the few that failed.
 pub(crate) fn run(command: impl Fn(&[&str]) -> Command) -> Result<Outcome> {
     let first = attempt(&mut command(&[]))?;
-    conclude(first, |name| {
+    conclude(&first, |name| {
         println!("\n`{name}` failed and is tried again, alone");
         attempt(&mut command(&["--", "--exact", name]))
     })
 }
 
 /// How the tier ended, given the first attempt and a way to try one test again.
-fn conclude(first: Attempt, mut again: impl FnMut(&str) -> Result<Attempt>) -> Result<Outcome> {
+fn conclude(first: &Attempt, mut again: impl FnMut(&str) -> Result<Attempt>) -> Result<Outcome> {
     let Some(failed) = first.worth_another_try() else {
         return Ok(Outcome::of_tests(first.success, first.counts));
     };
@@ -91,7 +91,9 @@ mod tests {
     /// An attempt that printed these lines.
     fn printed(success: bool, lines: &[&str]) -> Attempt {
         let mut attempt = Attempt { success, ..Attempt::default() };
-        lines.iter().for_each(|line| attempt.see(line));
+        for line in lines {
+            attempt.see(line);
+        }
         attempt
     }
 
@@ -106,7 +108,7 @@ mod tests {
             ],
         );
         let mut tried = Vec::new();
-        let outcome = conclude(first, |name| {
+        let outcome = conclude(&first, |name| {
             tried.push(name.to_owned());
             Ok(printed(true, &["test result: ok. 1 passed; 0 failed; 0 ignored"]))
         })
@@ -123,7 +125,7 @@ mod tests {
             [printed(false, &lines), printed(true, &["test result: ok. 0 passed; 0 failed; 0 ignored"])]
         {
             let mut second = Some(second);
-            let outcome = conclude(printed(false, &lines), |_| Ok(second.take().unwrap())).unwrap();
+            let outcome = conclude(&printed(false, &lines), |_| Ok(second.take().unwrap())).unwrap();
             assert!(!outcome.is_fine());
             assert_eq!(outcome.words(), "1 of 2 tests failed");
         }
@@ -139,7 +141,7 @@ mod tests {
             (printed(false, &many.collect::<Vec<_>>()), "4 of 4 tests failed"),
             (printed(false, &crashed), "did not get to the end; no tests until then"),
         ] {
-            let outcome = conclude(first, |name| panic!("tried {name} again")).unwrap();
+            let outcome = conclude(&first, |name| panic!("tried {name} again")).unwrap();
             assert!(!outcome.is_fine());
             assert_eq!(outcome.words(), words);
         }
