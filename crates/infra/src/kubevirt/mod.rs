@@ -1,5 +1,6 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
+pub mod shapes;
 pub mod subresources;
 
 use crate::context::{Context, Tasks};
