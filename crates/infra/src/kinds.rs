@@ -129,6 +129,8 @@ table! {
     SUBJECT_ACCESS_REVIEW = "authorization.k8s.io" "v1" "SubjectAccessReview" "subjectaccessreviews" false false;
     /// Roles.
     CLUSTER_ROLE = "rbac.authorization.k8s.io" "v1" "ClusterRole" "clusterroles" false false;
+    /// Who has which role everywhere.
+    CLUSTER_ROLE_BINDING = "rbac.authorization.k8s.io" "v1" "ClusterRoleBinding" "clusterrolebindings" false false;
     /// Snapshots of volumes.
     VOLUME_SNAPSHOT = "snapshot.storage.k8s.io" "v1" "VolumeSnapshot" "volumesnapshots" true true;
     /// What is behind a snapshot.
