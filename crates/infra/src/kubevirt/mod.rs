@@ -1,10 +1,7 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
-<<<<<<< HEAD
-=======
 pub mod install;
 pub mod names;
->>>>>>> wip-vm
 pub mod shapes;
 pub mod subresources;
 
