@@ -49,9 +49,14 @@ impl Flags {
         if let Some(unit) = boot.units.get("kubelet.service") {
             flags.take(unit);
         }
-        for line in boot.lines().filter(|line| line.contains("kubelet") || line.contains("kubeadm join")) {
+        for line in
+            boot.commands.iter().flat_map(|command| command.lines()).filter(|line| line.contains("kubelet"))
+        {
             flags.take(line);
+        }
+        for line in boot.lines() {
             if let Some((_, arguments)) = line.split_once("kubeadm join") {
+                flags.take(arguments);
                 flags.join = Some(Join::of(arguments, boot));
             }
         }
@@ -247,11 +252,11 @@ mod tests {
         boot.commands.push("kubeadm join --config /k.yaml".to_owned());
         boot.files.insert(
             "/k.yaml".to_owned(),
-            b"kind: JoinConfiguration\ndiscovery: {bootstrapToken: {apiServerEndpoint: 'h:1', token: t.u, caCertHashes: ['sha256:1']}}\nnodeRegistration: {name: n, kubeletExtraArgs: [{name: provider-id, value: 'p://x'}]}\n".to_vec(),
+            b"kind: JoinConfiguration\ndiscovery: {bootstrapToken: {apiServerEndpoint: 'h:1', token: t.u, caCertHashes: ['sha256:1']}}\nnodeRegistration: {name: node-1, kubeletExtraArgs: [{name: provider-id, value: 'p://x'}]}\n".to_vec(),
         );
         let flags = Flags::of(&boot);
         assert_eq!(flags.join.as_ref().unwrap().endpoint, "h:1");
-        assert_eq!(flags.node_name(&boot), "n");
+        assert_eq!(flags.node_name(&boot), "node-1");
         assert_eq!(flags.provider_id(), "p://x");
     }
 }
