@@ -131,6 +131,8 @@ table! {
     CERTIFICATE_REQUEST = "certificates.k8s.io" "v1" "CertificateSigningRequest" "certificatesigningrequests" false true;
     /// Roles.
     CLUSTER_ROLE = "rbac.authorization.k8s.io" "v1" "ClusterRole" "clusterroles" false false;
+    /// Who has which role everywhere.
+    CLUSTER_ROLE_BINDING = "rbac.authorization.k8s.io" "v1" "ClusterRoleBinding" "clusterrolebindings" false false;
     /// Snapshots of volumes.
     VOLUME_SNAPSHOT = "snapshot.storage.k8s.io" "v1" "VolumeSnapshot" "volumesnapshots" true true;
     /// What is behind a snapshot.
