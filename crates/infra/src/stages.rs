@@ -155,6 +155,18 @@ impl Stages {
         removed
     }
 
+    /// Whether anything ever asks for a stage.
+    pub fn knows(&self, stage: &str) -> bool {
+        self.table.read().base.iter().any(|rule| rule.stage == stage)
+    }
+
+    /// The stages anything ever asks for.
+    pub fn names(&self) -> Vec<String> {
+        let names: std::collections::BTreeSet<String> =
+            self.table.read().base.iter().map(|rule| rule.stage.clone()).collect();
+        names.into_iter().collect()
+    }
+
     /// How often the rules were changed: who waits on a stage that hangs asks again when this is another number.
     pub fn revision(&self) -> u64 {
         self.table.read().revision
