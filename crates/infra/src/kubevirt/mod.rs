@@ -1,5 +1,6 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
+pub mod handler;
 pub mod install;
 pub mod instance;
 pub mod names;
@@ -27,6 +28,7 @@ const PARTS: &[Start] = &[
     // One line per part.
     vm::start,
     vmi::start,
+    handler::start,
 ];
 
 /// Starts KubeVirt's controllers.
