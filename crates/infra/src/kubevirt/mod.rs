@@ -4,8 +4,10 @@ pub mod handler;
 pub mod install;
 pub mod instance;
 pub mod names;
+pub mod nodes;
 pub mod shapes;
 pub mod subresources;
+pub mod updates;
 pub mod uuid;
 pub mod vm;
 pub mod vmi;
@@ -29,6 +31,8 @@ const PARTS: &[Start] = &[
     vm::start,
     vmi::start,
     handler::start,
+    nodes::start,
+    updates::start,
 ];
 
 /// Starts KubeVirt's controllers.
