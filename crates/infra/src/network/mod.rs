@@ -1,7 +1,9 @@
 //! The network: services, endpoints, addresses, policies, and the fabric that carries bytes.
 
 pub mod addresses;
+pub mod balancers;
 pub mod directory;
+pub mod endpoints;
 pub mod ends;
 pub mod fabric;
 mod names;
@@ -11,6 +13,8 @@ mod route;
 pub mod segments;
 pub mod selector;
 pub mod services;
+pub mod slices;
+pub mod sockets;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -18,7 +22,10 @@ mod tests;
 use std::sync::Arc;
 
 use crate::context::{Context, Tasks};
+use crate::settings::Manager;
+use balancers::Balancers;
 use directory::Directory;
+use endpoints::Keeper;
 
 /// Starts what gives addresses and endpoints to services, and keeps the fabric informed.
 pub fn start(context: &Context, tasks: &mut Tasks) {
@@ -30,4 +37,11 @@ pub fn start(context: &Context, tasks: &mut Tasks) {
             fabric.recheck();
         }
     });
+    tasks.control(Balancers::new(context));
+    if context.settings.manager == Manager::Embedded {
+        tasks.control(Keeper::new(context));
+    }
+    if context.settings.sockets {
+        tasks.spawn(sockets::run(context.clone()));
+    }
 }

@@ -81,7 +81,7 @@ async fn hosts_without_power_or_cable_are_silent() {
     assert_eq!(connect(&fabric, "b/two", "10.64.1.2", 80).await.unwrap_err(), FabricError::Unreachable);
     let start = Instant::now();
     assert_eq!(near.read_u8().await.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
-    assert_eq!(start.elapsed(), Duration::from_secs(60));
+    assert_eq!(start.elapsed(), Duration::from_mins(1));
 }
 
 #[tokio::test(start_paused = true)]
