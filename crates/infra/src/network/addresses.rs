@@ -218,3 +218,78 @@ fn previous(address: IpAddr) -> IpAddr {
         IpAddr::V6(six) => IpAddr::V6(six.to_bits().wrapping_sub(1).into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn all(ipam: &Value) -> Vec<String> {
+        let attachment = json!({"spec": {"config": json!({"type": "bridge", "ipam": ipam}).to_string()}});
+        let mut taken = BTreeSet::new();
+        let mut given = Vec::new();
+        while let Ok(addresses) = assign(&attachment, &[], &|address| taken.contains(&address)) {
+            for address in &addresses {
+                assert!(taken.insert(address.addr()), "{address} was given twice");
+                given.push(address.to_string());
+            }
+            if addresses.is_empty() || given.len() > 300 {
+                break;
+            }
+        }
+        given
+    }
+
+    #[test]
+    fn host_local_ranges_leave_out_what_is_not_for_pods() {
+        let given = all(&json!({"type": "host-local", "subnet": "10.1.0.0/29"}));
+        assert_eq!(given, ["10.1.0.2/29", "10.1.0.3/29", "10.1.0.4/29", "10.1.0.5/29", "10.1.0.6/29"]);
+        let narrowed = json!({"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.10"}]]});
+        assert_eq!(all(&narrowed), ["10.1.0.9/24", "10.1.0.10/24"]);
+        let gateway = json!({"type": "host-local", "subnet": "10.1.0.0/30", "gateway": "10.1.0.2"});
+        assert_eq!(all(&gateway), ["10.1.0.1/30"]);
+    }
+
+    #[test]
+    fn each_set_of_ranges_gives_one_address() {
+        let both = json!({"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/30"}], [{"subnet": "fd01::/126"}]]});
+        assert_eq!(all(&both), ["10.1.0.2/30", "fd01::2/126"]);
+        let second =
+            json!({"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/30"}, {"subnet": "10.2.0.0/30"}]]});
+        assert_eq!(all(&second), ["10.1.0.2/30", "10.2.0.2/30"]);
+    }
+
+    #[test]
+    fn whereabouts_ranges_exclude() {
+        let ipam = json!({"type": "whereabouts", "range": "192.168.2.0/28", "exclude": ["192.168.2.0/30", "192.168.2.8/29"]});
+        assert_eq!(all(&ipam), ["192.168.2.4/28", "192.168.2.5/28", "192.168.2.6/28", "192.168.2.7/28"]);
+        let dashed = json!({"type": "whereabouts", "range": "192.168.2.225-192.168.2.226/28"});
+        assert_eq!(all(&dashed), ["192.168.2.225/28", "192.168.2.226/28"]);
+        let started =
+            json!({"type": "whereabouts", "range": "192.168.2.0/24", "range_start": "192.168.2.253"});
+        assert_eq!(all(&started), ["192.168.2.253/24", "192.168.2.254/24"]);
+    }
+
+    #[test]
+    fn fixed_and_missing_addresses() {
+        let attachment = |ipam: &Value| json!({"spec": {"config": json!({"ipam": ipam}).to_string()}});
+        let fixed = attachment(&json!({"type": "static", "addresses": [{"address": "10.10.0.1/24"}]}));
+        assert_eq!(assign(&fixed, &[], &|_| false), Ok(vec!["10.10.0.1/24".parse().unwrap()]));
+        assert_eq!(assign(&attachment(&json!({})), &[], &|_| false), Ok(Vec::new()));
+        assert!(matches!(
+            assign(&attachment(&json!({"type": "odd"})), &[], &|_| false),
+            Err(AddressError::Invalid(_))
+        ));
+        assert!(matches!(
+            assign(&json!({"spec": {"config": "no"}}), &[], &|_| false),
+            Err(AddressError::Invalid(_))
+        ));
+        let range = attachment(&json!({"type": "whereabouts", "range": "10.0.0.0/24"}));
+        let wanted = ["10.0.0.9".parse().unwrap()];
+        assert_eq!(assign(&range, &wanted, &|_| false), Ok(vec!["10.0.0.9/24".parse().unwrap()]));
+        assert_eq!(assign(&range, &wanted, &|_| true), Err(AddressError::Taken(wanted[0])));
+    }
+}

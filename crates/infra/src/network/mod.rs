@@ -1,6 +1,7 @@
 //! The network: services, endpoints, addresses, policies, and the fabric that carries bytes.
 
 pub mod addresses;
+pub mod attachments;
 pub mod balancers;
 pub mod directory;
 pub mod endpoints;

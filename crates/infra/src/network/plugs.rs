@@ -34,6 +34,8 @@ pub(super) struct Plugs {
 
 impl Plugs {
     pub(super) fn plug(&mut self, port: Port, segment: String, node: Option<String>) {
+        // Plugged in again, a machine's link is as it was.
+        let up = self.port(&port.pod, &port.network).is_none_or(|plugged| plugged.up);
         self.take_out(&port.pod, Some(&port.network));
         for address in &port.addresses {
             self.hold(&segment, *address, &port.pod);
@@ -42,7 +44,7 @@ impl Plugs {
             self.nodes.insert(port.pod.clone(), node);
         }
         let place = (port.pod.clone(), port.network.clone());
-        self.ports.insert(place, Plugged { port, segment, up: true });
+        self.ports.insert(place, Plugged { port, segment, up });
     }
 
     /// Takes a pod off one network, or off all.

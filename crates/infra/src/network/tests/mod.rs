@@ -1,6 +1,9 @@
 //! What the fabric carries, and what it does not.
 
 mod fabric;
+mod policy;
+mod services;
+mod slices;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -53,7 +56,5 @@ async fn connect(fabric: &Fabric, from: &str, address: &str, port: u16) -> Resul
 /// Whether what is written at one end is read at the other.
 async fn carries(one: &mut Stream, other: &mut Stream) -> bool {
     let mut bytes = [0; 5];
-    one.write_all(b"hello").await.is_ok()
-        && other.read_exact(&mut bytes).await.is_ok()
-        && bytes == *b"hello"
+    one.write_all(b"hello").await.is_ok() && other.read_exact(&mut bytes).await.is_ok() && bytes == *b"hello"
 }
