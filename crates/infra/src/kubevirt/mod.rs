@@ -1,9 +1,13 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
 pub mod install;
+pub mod instance;
 pub mod names;
 pub mod shapes;
 pub mod subresources;
+pub mod uuid;
+pub mod vm;
+pub mod vmi;
 
 use crate::context::{Context, Tasks};
 use crate::service::admission::Hook;
@@ -21,6 +25,8 @@ type Start = fn(&Context, &mut Tasks);
 /// What is started, by the part it belongs to.
 const PARTS: &[Start] = &[
     // One line per part.
+    vm::start,
+    vmi::start,
 ];
 
 /// Starts KubeVirt's controllers.
