@@ -1,7 +1,10 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
+pub mod eviction;
+pub mod hotplug;
 pub mod install;
 pub mod instance;
+pub mod migration;
 pub mod names;
 pub mod shapes;
 pub mod subresources;
@@ -17,6 +20,7 @@ pub use install::install;
 /// The webhooks of KubeVirt, by the part they belong to.
 pub const HOOKS: &[&[Hook]] = &[
     // One line per part.
+    eviction::HOOKS,
 ];
 
 /// Starts the controllers of one part.
@@ -27,6 +31,9 @@ const PARTS: &[Start] = &[
     // One line per part.
     vm::start,
     vmi::start,
+    hotplug::start,
+    migration::start,
+    eviction::start,
 ];
 
 /// Starts KubeVirt's controllers.
