@@ -12,6 +12,7 @@ use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
 use crate::kinds::{DATA_VOLUME, POD, PVC, STORAGE_CLASS, VMI};
 use crate::kubevirt::names::{COMPONENT_LABEL, CREATED_BY_LABEL};
+use crate::kubevirt::vmi::volumes::claim_info;
 use crate::object::{Key, Object as _};
 
 /// A volume an instance wants, and what there is of it.
@@ -93,7 +94,7 @@ fn status_of_wish(vmi: &Value, wish: &Wish, pods: &[Arc<Value>]) -> Value {
         status["hotplugVolume"] = json!({});
     }
     if let Some(claim) = &wish.claim {
-        status["persistentVolumeClaimInfo"] = claim_info(claim);
+        status["persistentVolumeClaimInfo"] = claim_info(claim.name(), claim);
     }
     let before = status.text("/phase").to_owned();
     match holder(pods, name).filter(|pod| !pod.is_deleting()) {
@@ -133,14 +134,6 @@ fn status_of_leaving(old: &Value, pods: &[Arc<Value>]) -> Option<Value> {
         status["reason"] = "SuccessfulDelete".into();
     }
     Some(status)
-}
-
-fn claim_info(claim: &Value) -> Value {
-    json!({
-        "claimName": claim.name(), "accessModes": claim["spec"]["accessModes"],
-        "capacity": claim["status"]["capacity"], "requests": claim["spec"]["resources"]["requests"],
-        "volumeMode": claim["spec"]["volumeMode"], "filesystemOverhead": "0.06",
-    })
 }
 
 /// What comes next for an instance.

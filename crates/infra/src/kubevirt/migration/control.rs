@@ -262,7 +262,8 @@ impl Control {
         new.set_label(TARGET_LABEL, pod.text("/spec/nodeName"));
         let mut state = json!({
             "migrationUid": migration.uid(), "sourceNode": vmi["status"]["nodeName"],
-            "sourcePod": source.map(|pod| pod.name().to_owned()), "targetNode": pod["spec"]["nodeName"],
+            "sourcePod": source.map(|pod| pod.name().to_owned()).unwrap_or_default(),
+            "targetNode": pod["spec"]["nodeName"],
             "targetPod": pod.name(), "migrationConfiguration": configuration,
         });
         if !policy.is_empty() {
@@ -272,7 +273,6 @@ impl Control {
         if new.text("/status/migrationMethod").is_empty() {
             new.set("/status/migrationMethod", "LiveMigration".into());
         }
-        new.set(&format!("/status/activePods/{}", pod.uid()), pod["spec"]["nodeName"].clone());
         self.client.replace(&VMI, &new).await?;
         let message = "Migration target pod is ready for preparation by virt-handler.";
         self.recorder.normal(&MIGRATION, migration, "SuccessfulHandOver", message).await;

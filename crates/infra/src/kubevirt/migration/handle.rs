@@ -81,7 +81,6 @@ fn arrived(vmi: &Value, pod: &Value, now: &str) -> Value {
     new.set("/status/nodeName", node.into());
     new.set_label(NODE_NAME_LABEL, node);
     new.unset(&format!("/metadata/labels/{}", escaped(TARGET_LABEL)));
-    new.set("/status/activePods", json!({pod.uid(): node}));
     new.unset("/status/evacuationNodeName");
     drop_condition(&mut new, "EvictionRequested");
     let addresses: Vec<Value> = pod.list("/status/podIPs").iter().map(|one| one["ip"].clone()).collect();
@@ -106,10 +105,6 @@ fn arrived(vmi: &Value, pod: &Value, now: &str) -> Value {
 /// The instance after a migration that came to nothing.
 fn failed(vmi: &Value, reason: &str, now: &str) -> Value {
     let mut new = vmi.clone();
-    let target = vmi.text("/status/migrationState/targetNode").to_owned();
-    if let Some(pods) = new.pointer_mut("/status/activePods").and_then(Value::as_object_mut) {
-        pods.retain(|_, node| node.as_str() != Some(target.as_str()));
-    }
     new.unset(&format!("/metadata/labels/{}", escaped(TARGET_LABEL)));
     let state = &mut new["status"]["migrationState"];
     state["completed"] = true.into();
@@ -315,7 +310,7 @@ mod tests {
             "metadata": {"labels": {NODE_NAME_LABEL: "a", TARGET_LABEL: "b"}},
             "spec": {"networks": [{"name": "default", "pod": {}}, {"name": "more", "multus": {}}]},
             "status": {
-                "phase": "Running", "nodeName": "a", "evacuationNodeName": "a", "activePods": {"s": "a", "t": "b"},
+                "phase": "Running", "nodeName": "a", "evacuationNodeName": "a",
                 "interfaces": [{"name": "default", "ipAddress": "10.0.0.1"}, {"name": "more", "ipAddress": "10.9.0.1"}],
                 "conditions": [{"type": "EvictionRequested"}], "migrationState": state,
             },
@@ -348,7 +343,6 @@ mod tests {
             (new.text("/status/nodeName"), new.label(NODE_NAME_LABEL), new.label(TARGET_LABEL)),
             ("b", "b", "")
         );
-        assert_eq!(new["status"]["activePods"], json!({"t": "b"}));
         assert_eq!(new["status"]["interfaces"][0]["ipAddress"], "10.0.1.1");
         assert_eq!(new["status"]["interfaces"][1]["ipAddress"], "10.9.0.1");
         assert!(
@@ -360,7 +354,6 @@ mod tests {
     #[test]
     fn whoever_fails_stays_where_it_is() {
         let new = failed(&vmi(json!({"targetNode": "b"})), "lost", "now");
-        assert_eq!(new["status"]["activePods"], json!({"s": "a"}));
         assert_eq!((new.text("/status/nodeName"), new.label(TARGET_LABEL)), ("a", ""));
         assert_eq!(new.text("/status/migrationState/failureReason"), "lost");
     }
