@@ -1,6 +1,7 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
 pub mod eviction;
+pub mod handler;
 pub mod hotplug;
 pub mod install;
 pub mod instance;
@@ -34,6 +35,7 @@ const PARTS: &[Start] = &[
     hotplug::start,
     migration::start,
     eviction::start,
+    handler::start,
 ];
 
 /// Starts KubeVirt's controllers.
