@@ -99,17 +99,17 @@ fn indexes_of(kind: &Kind) -> Vec<(&'static str, Words)> {
     indexes
 }
 
-/// The claims a machine uses, each with its namespace.
-fn claims(object: &Value, spec: &Value) -> Vec<String> {
-    let claims = crate::kubevirt::instance::claims(spec);
-    claims.into_iter().map(|claim| format!("{}/{claim}", object.namespace())).collect()
-}
-
 /// All addresses a service is reached by.
 fn addresses_of_service(service: &Value) -> Vec<String> {
     let spec = service.list("/spec/clusterIPs").iter().chain(service.list("/spec/externalIPs"));
     let balancers = service.list("/status/loadBalancer/ingress").iter().map(|one| &one["ip"]);
     spec.chain(balancers).filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+}
+
+/// The claims a machine uses, each with its namespace.
+fn claims(object: &Value, spec: &Value) -> Vec<String> {
+    let claims = crate::kubevirt::instance::claims(spec);
+    claims.into_iter().map(|claim| format!("{}/{claim}", object.namespace())).collect()
 }
 
 #[derive(Debug, Default)]

@@ -1,8 +1,11 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
+pub mod eviction;
 pub mod handler;
+pub mod hotplug;
 pub mod install;
 pub mod instance;
+pub mod migration;
 pub mod names;
 pub mod nodes;
 pub mod shapes;
@@ -20,6 +23,7 @@ pub use install::install;
 /// The webhooks of KubeVirt, by the part they belong to.
 pub const HOOKS: &[&[Hook]] = &[
     // One line per part.
+    eviction::HOOKS,
 ];
 
 /// Starts the controllers of one part.
@@ -30,6 +34,9 @@ const PARTS: &[Start] = &[
     // One line per part.
     vm::start,
     vmi::start,
+    hotplug::start,
+    migration::start,
+    eviction::start,
     handler::start,
     nodes::start,
     updates::start,
