@@ -3,6 +3,7 @@
 mod causes;
 mod life;
 mod strategies;
+mod volumes;
 
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::context::{Cx, Scenario};
 use crate::support::Result;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    [life::scenarios(), strategies::scenarios(), causes::scenarios()].into_iter().flatten().collect()
+    [life::scenarios(), strategies::scenarios(), volumes::scenarios(), causes::scenarios()].into_iter().flatten().collect()
 }
 
 /// A small machine that boots from an image.

@@ -290,7 +290,11 @@ impl Handler {
             self.client.replace(&VMI, &wanted).await?;
         }
         if moved {
-            self.change_run(key, |run| run.settled_on.clone_from(&plan.pod.node));
+            let boots = self.context.world.hosts.boots(&plan.pod.node);
+            self.change_run(key, |run| {
+                run.settled_on.clone_from(&plan.pod.node);
+                run.boots = boots;
+            });
         }
         if first {
             self.recorder.normal(&VMI, vmi, "Started", "VirtualMachineInstance started.").await;
