@@ -99,6 +99,8 @@ table! {
     RESOURCE_QUOTA = "" "v1" "ResourceQuota" "resourcequotas" true true;
     /// Leases: heartbeats and locks.
     LEASE = "coordination.k8s.io" "v1" "Lease" "leases" true false;
+    /// Pods on every node.
+    DAEMON_SET = "apps" "v1" "DaemonSet" "daemonsets" true true;
     /// What a controller remembers of an earlier state.
     CONTROLLER_REVISION = "apps" "v1" "ControllerRevision" "controllerrevisions" true false;
     /// Where services lead.
