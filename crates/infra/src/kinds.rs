@@ -103,6 +103,8 @@ table! {
     CONTROLLER_REVISION = "apps" "v1" "ControllerRevision" "controllerrevisions" true false;
     /// Where services lead.
     ENDPOINT_SLICE = "discovery.k8s.io" "v1" "EndpointSlice" "endpointslices" true false;
+    /// Where services lead, as it was said before there were slices.
+    ENDPOINTS = "" "v1" "Endpoints" "endpoints" true false;
     /// Who may talk to whom.
     NETWORK_POLICY = "networking.k8s.io" "v1" "NetworkPolicy" "networkpolicies" true false;
     /// Priorities of pods.
