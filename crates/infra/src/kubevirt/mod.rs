@@ -1,10 +1,9 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
-<<<<<<< HEAD
-=======
+pub mod admission;
 pub mod install;
 pub mod names;
->>>>>>> wip-vm
+pub mod replicas;
 pub mod shapes;
 pub mod subresources;
 
@@ -16,6 +15,7 @@ pub use install::install;
 /// The webhooks of KubeVirt, by the part they belong to.
 pub const HOOKS: &[&[Hook]] = &[
     // One line per part.
+    admission::HOOKS,
 ];
 
 /// Starts the controllers of one part.
@@ -24,6 +24,8 @@ type Start = fn(&Context, &mut Tasks);
 /// What is started, by the part it belongs to.
 const PARTS: &[Start] = &[
     // One line per part.
+    admission::start,
+    replicas::start,
 ];
 
 /// Starts KubeVirt's controllers.
