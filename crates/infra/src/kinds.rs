@@ -103,6 +103,8 @@ table! {
     CONTROLLER_REVISION = "apps" "v1" "ControllerRevision" "controllerrevisions" true false;
     /// Where services lead.
     ENDPOINT_SLICE = "discovery.k8s.io" "v1" "EndpointSlice" "endpointslices" true false;
+    /// Where services lead, as it was said before there were slices.
+    ENDPOINTS = "" "v1" "Endpoints" "endpoints" true false;
     /// Who may talk to whom.
     NETWORK_POLICY = "networking.k8s.io" "v1" "NetworkPolicy" "networkpolicies" true false;
     /// Priorities of pods.
@@ -127,6 +129,8 @@ table! {
     VALIDATING_WEBHOOKS = "admissionregistration.k8s.io" "v1" "ValidatingWebhookConfiguration" "validatingwebhookconfigurations" false false;
     /// Questions about rights.
     SUBJECT_ACCESS_REVIEW = "authorization.k8s.io" "v1" "SubjectAccessReview" "subjectaccessreviews" false false;
+    /// Requests for certificates.
+    CERTIFICATE_REQUEST = "certificates.k8s.io" "v1" "CertificateSigningRequest" "certificatesigningrequests" false true;
     /// Roles.
     CLUSTER_ROLE = "rbac.authorization.k8s.io" "v1" "ClusterRole" "clusterroles" false false;
     /// Who has which role everywhere.

@@ -26,7 +26,7 @@ pub struct Pools {
     clock: Clock,
     recorder: Recorder,
     stages: Stages,
-    pools: Arc<Cache>,
+    known: Arc<Cache>,
     machines: Arc<Cache>,
     instances: Arc<Cache>,
     revisions: Arc<Cache>,
@@ -43,7 +43,7 @@ impl Pools {
             clock: context.clock,
             recorder: Recorder::new(&client, context.clock, "virtualmachinepool-controller"),
             stages: context.stages.clone(),
-            pools: client.cache(&POOL),
+            known: client.cache(&POOL),
             machines: client.cache(&VM),
             instances: client.cache(&VMI),
             revisions: client.cache(&CONTROLLER_REVISION),
@@ -385,7 +385,7 @@ impl Controller for Pools {
     fn watches(&self) -> Vec<Watch> {
         let machines = Arc::clone(&self.machines);
         vec![
-            Watch::each(&self.pools),
+            Watch::each(&self.known),
             Watch::owners(&self.machines, "VirtualMachinePool"),
             Watch::owners(&self.revisions, "VirtualMachinePool"),
             Watch::mapped(&self.instances, move |change| {
@@ -397,7 +397,7 @@ impl Controller for Pools {
     }
 
     async fn look(&self, key: &Key) -> Looked {
-        let Some(pool) = self.pools.get(key) else { return Ok(Next::Done) };
+        let Some(pool) = self.known.get(key) else { return Ok(Next::Done) };
         let labels = pool.at("/spec/virtualMachineTemplate/metadata/labels");
         if !selector::matches(pool.at("/spec/selector"), labels) {
             return Ok(Next::Done);

@@ -19,7 +19,7 @@ pub struct Sets {
     client: Client,
     clock: Clock,
     recorder: Recorder,
-    sets: Arc<Cache>,
+    known: Arc<Cache>,
     instances: Arc<Cache>,
 }
 
@@ -30,7 +30,7 @@ impl Sets {
         Self {
             clock: context.clock,
             recorder: Recorder::new(&client, context.clock, "virtualmachinereplicaset-controller"),
-            sets: client.cache(&VMI_REPLICA_SET),
+            known: client.cache(&VMI_REPLICA_SET),
             instances: client.cache(&VMI),
             client,
         }
@@ -151,9 +151,9 @@ impl Controller for Sets {
     const NAME: &'static str = "vmi-replica-sets";
 
     fn watches(&self) -> Vec<Watch> {
-        let sets = Arc::clone(&self.sets);
+        let sets = Arc::clone(&self.known);
         vec![
-            Watch::each(&self.sets),
+            Watch::each(&self.known),
             Watch::owners(&self.instances, "VirtualMachineInstanceReplicaSet"),
             Watch::mapped(&self.instances, move |change| {
                 let instance = change.object();
@@ -169,7 +169,7 @@ impl Controller for Sets {
     }
 
     async fn look(&self, key: &Key) -> Looked {
-        let Some(set) = self.sets.get(key) else { return Ok(Next::Done) };
+        let Some(set) = self.known.get(key) else { return Ok(Next::Done) };
         if !selector::matches(set.at("/spec/selector"), set.at("/spec/template/metadata/labels")) {
             return Ok(Next::Done);
         }

@@ -168,7 +168,7 @@ fn windows() -> Value {
 }
 
 fn preferences() -> Vec<Value> {
-    /// Name, what it is shown as, least vCPUs and memory, and whether it boots securely or is a Windows.
+    /// Name, what it is shown as, least vCPUs and memory.
     const GUESTS: &[(&str, &str, u32, &str)] = &[
         ("alpine", "Alpine", 1, "512Mi"),
         ("centos.stream9", "CentOS Stream 9", 1, "1.5Gi"),
@@ -182,7 +182,7 @@ fn preferences() -> Vec<Value> {
         ("windows.11", "Microsoft Windows 11", 2, "4Gi"),
         ("windows.2k22", "Microsoft Windows Server 2022", 1, "2Gi"),
     ];
-    GUESTS.iter().map(|guest| preference(guest)).collect()
+    GUESTS.iter().map(preference).collect()
 }
 
 fn preference((name, display, vcpus, memory): &(&str, &str, u32, &str)) -> Value {

@@ -143,12 +143,12 @@ fn data(
     let text = source[encoded].as_str().unwrap_or_default();
     if !text.is_empty() {
         data.sources += 1;
-        match base64::engine::general_purpose::STANDARD.decode(text.replace(['\n', '\r'], "")) {
-            Ok(bytes) => data.length = bytes.len(),
-            Err(_) => {
-                let named = place.child(encoded);
-                causes.push(Cause::invalid(named.clone(), format!("{named} is not a valid base64 value.")));
-            }
+        let decoded = base64::engine::general_purpose::STANDARD.decode(text.replace(['\n', '\r'], ""));
+        if let Ok(bytes) = decoded {
+            data.length = bytes.len();
+        } else {
+            let named = place.child(encoded);
+            causes.push(Cause::invalid(named.clone(), format!("{named} is not a valid base64 value.")));
         }
     }
     let text = source[plain].as_str().unwrap_or_default();
