@@ -153,6 +153,12 @@ table! {
     MIGRATION = "kubevirt.io" "v1" "VirtualMachineInstanceMigration" "virtualmachineinstancemigrations" true true;
     /// Replica sets of running virtual machines.
     VMI_REPLICA_SET = "kubevirt.io" "v1" "VirtualMachineInstanceReplicaSet" "virtualmachineinstancereplicasets" true true;
+    /// Values for running virtual machines that are picked by labels.
+    VMI_PRESET = "kubevirt.io" "v1" "VirtualMachineInstancePreset" "virtualmachineinstancepresets" true false;
+    /// Pools of virtual machines.
+    POOL = "pool.kubevirt.io" "v1beta1" "VirtualMachinePool" "virtualmachinepools" true true;
+    /// Snapshots of virtual machines put back.
+    VM_RESTORE = "snapshot.kubevirt.io" "v1beta1" "VirtualMachineRestore" "virtualmachinerestores" true true;
     /// The installation of KubeVirt.
     KUBEVIRT = "kubevirt.io" "v1" "KubeVirt" "kubevirts" true true;
     /// Shapes of virtual machines in a namespace.

@@ -1,7 +1,9 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
+pub mod admission;
 pub mod install;
 pub mod names;
+pub mod replicas;
 pub mod shapes;
 pub mod subresources;
 
@@ -13,6 +15,7 @@ pub use install::install;
 /// The webhooks of KubeVirt, by the part they belong to.
 pub const HOOKS: &[&[Hook]] = &[
     // One line per part.
+    admission::HOOKS,
 ];
 
 /// Starts the controllers of one part.
@@ -21,6 +24,8 @@ type Start = fn(&Context, &mut Tasks);
 /// What is started, by the part it belongs to.
 const PARTS: &[Start] = &[
     // One line per part.
+    admission::start,
+    replicas::start,
 ];
 
 /// Starts KubeVirt's controllers.
