@@ -1,11 +1,16 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
 pub mod admission;
+pub mod handler;
 pub mod install;
+pub mod instance;
 pub mod names;
 pub mod replicas;
 pub mod shapes;
 pub mod subresources;
+pub mod uuid;
+pub mod vm;
+pub mod vmi;
 
 use crate::context::{Context, Tasks};
 use crate::service::admission::Hook;
@@ -26,6 +31,9 @@ const PARTS: &[Start] = &[
     // One line per part.
     admission::start,
     replicas::start,
+    vm::start,
+    vmi::start,
+    handler::start,
 ];
 
 /// Starts KubeVirt's controllers.
