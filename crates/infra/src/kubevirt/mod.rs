@@ -1,9 +1,12 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
 pub mod admission;
+pub mod eviction;
 pub mod handler;
+pub mod hotplug;
 pub mod install;
 pub mod instance;
+pub mod migration;
 pub mod names;
 pub mod replicas;
 pub mod shapes;
@@ -21,6 +24,7 @@ pub use install::install;
 pub const HOOKS: &[&[Hook]] = &[
     // One line per part.
     admission::HOOKS,
+    eviction::HOOKS,
 ];
 
 /// Starts the controllers of one part.
@@ -33,6 +37,9 @@ const PARTS: &[Start] = &[
     replicas::start,
     vm::start,
     vmi::start,
+    hotplug::start,
+    migration::start,
+    eviction::start,
     handler::start,
 ];
 
