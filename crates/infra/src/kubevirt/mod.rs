@@ -1,5 +1,6 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
+pub mod admission;
 pub mod eviction;
 pub mod handler;
 pub mod hotplug;
@@ -8,6 +9,7 @@ pub mod instance;
 pub mod migration;
 pub mod names;
 pub mod nodes;
+pub mod replicas;
 pub mod shapes;
 pub mod subresources;
 pub mod updates;
@@ -23,6 +25,7 @@ pub use install::install;
 /// The webhooks of KubeVirt, by the part they belong to.
 pub const HOOKS: &[&[Hook]] = &[
     // One line per part.
+    admission::HOOKS,
     eviction::HOOKS,
 ];
 
@@ -32,6 +35,8 @@ type Start = fn(&Context, &mut Tasks);
 /// What is started, by the part it belongs to.
 const PARTS: &[Start] = &[
     // One line per part.
+    admission::start,
+    replicas::start,
     vm::start,
     vmi::start,
     hotplug::start,

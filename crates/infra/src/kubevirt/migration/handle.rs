@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::TARGET_LABEL;
@@ -303,6 +303,8 @@ impl Controller for Handle {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn vmi(state: Value) -> Value {
