@@ -96,7 +96,8 @@ mod tests {
     fn silence_counts_from_before_it_was_noticed() {
         let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
         let node = |status: &str| {
-            let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let ready =
+                json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
             json!({"status": {"conditions": [ready]}})
         };
         assert_eq!(silent_for(&node("True"), now), None);

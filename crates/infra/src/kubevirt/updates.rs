@@ -54,9 +54,11 @@ impl Controller for Updates {
 
     async fn look(&self, key: &Key) -> Looked {
         let Some(vmi) = self.vmis.get(key).filter(|vmi| is_to_move(vmi)) else { return Ok(Next::Done) };
-        let busy = self.migrations.find("vmi", &key.to_string()).iter().any(|migration| {
-            !matches!(migration.text("/status/phase"), "Succeeded" | "Failed")
-        });
+        let busy = self
+            .migrations
+            .find("vmi", &key.to_string())
+            .iter()
+            .any(|migration| !matches!(migration.text("/status/phase"), "Succeeded" | "Failed"));
         if busy {
             return Ok(Next::Done);
         }

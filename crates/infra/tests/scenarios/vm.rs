@@ -16,7 +16,10 @@ use crate::context::{Cx, Scenario};
 use crate::support::Result;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    [life::scenarios(), strategies::scenarios(), volumes::scenarios(), causes::scenarios()].into_iter().flatten().collect()
+    [life::scenarios(), strategies::scenarios(), volumes::scenarios(), causes::scenarios()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A small machine that boots from an image.

@@ -78,7 +78,8 @@ impl Controller for Handler {
     const NAME: &'static str = "virt-handler";
 
     fn watches(&self) -> Vec<Watch> {
-        vec![
+        let known = [&self.claims, &self.volumes, &self.secrets, &self.config_maps];
+        let mut watches = vec![
             Watch::mapped(&self.vmis, |change| {
                 // Nothing is a handler's before the instance has a host.
                 let gone = change.after.is_none();
@@ -86,7 +87,9 @@ impl Controller for Handler {
                 if gone || here { vec![change.key()] } else { Vec::new() }
             }),
             Watch::owners(&self.pods, VMI.kind),
-        ]
+        ];
+        watches.extend(known.map(Watch::known));
+        watches
     }
 
     fn pokes(&self) -> Option<mpsc::UnboundedReceiver<Key>> {

@@ -78,7 +78,8 @@ async fn a_secret_is_missing(cx: Cx) -> Result {
     cx.until_event(pods[0].name(), "FailedMount").await?;
     let vmi = cx.client.get(&VMI, &cx.key("one")).await?.expect("it waits");
     assert_eq!(vmi.text("/status/phase"), "Scheduling");
-    cx.create(&SECRET, json!({"metadata": {"name": "init"}, "stringData": {"userdata": "#cloud-config"}})).await?;
+    cx.create(&SECRET, json!({"metadata": {"name": "init"}, "stringData": {"userdata": "#cloud-config"}}))
+        .await?;
     let vmi = until_phase(&cx, "one", "Running").await?;
     let plan = super::below(&cx, &vmi).plan();
     assert_eq!(plan.drive.label, "cidata");

@@ -63,7 +63,8 @@ async fn starts_in_order(cx: Cx) -> Result {
         vmi.list("/status/phaseTransitionTimestamps").iter().map(|one| one.text("/phase")).collect();
     assert_eq!(times, ["Pending", "Scheduling", "Scheduled", "Running"]);
 
-    let revision = format!("revision-start-vm-{}-{}", made.uid(), vmi.annotation("kubevirt.io/vm-generation"));
+    let revision =
+        format!("revision-start-vm-{}-{}", made.uid(), vmi.annotation("kubevirt.io/vm-generation"));
     assert_eq!(vmi.text("/status/virtualMachineRevisionName"), revision);
     let revision = cx.client.get(&CONTROLLER_REVISION, &cx.key(&revision)).await?.expect("it is remembered");
     assert_eq!(revision.at("/data/spec/template/metadata/labels/app"), "one");
@@ -196,8 +197,9 @@ async fn needs_a_restart(cx: Cx) -> Result {
     assert_eq!(vmi.text("/spec/hostname"), "");
     // After the restart all is well.
     request(&cx, "one", &json!({"action": "Stop", "uid": before.uid()})).await?;
-    let vmi =
-        cx.until(&VMI, &key, |vmi| vmi.uid() != before.uid() && vmi.text("/status/phase") == "Running").await?;
+    let vmi = cx
+        .until(&VMI, &key, |vmi| vmi.uid() != before.uid() && vmi.text("/status/phase") == "Running")
+        .await?;
     assert_eq!(vmi.text("/spec/hostname"), "other");
     let vm = cx.until(&VM, &key, |vm| vm.condition("RestartRequired").is_null()).await?;
     cx.until(&VM, &key, |vm| vm.number("/status/observedGeneration") == Some(vm.generation())).await?;

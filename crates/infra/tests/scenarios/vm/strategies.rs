@@ -26,8 +26,9 @@ async fn always_starts_again(cx: Cx) -> Result {
     cx.create(&VM, machine("one", "Always")).await?;
     let first = until_phase(&cx, "one", "Running").await?;
     below(&cx, &first).command(Command::Shutdown);
-    let second =
-        cx.until(&VMI, &key, |vmi| vmi.uid() != first.uid() && vmi.text("/status/phase") == "Running").await?;
+    let second = cx
+        .until(&VMI, &key, |vmi| vmi.uid() != first.uid() && vmi.text("/status/phase") == "Running")
+        .await?;
     // A crash of what once ran is no failure to start.
     below(&cx, &second).command(Command::Panic("kernel".to_owned()));
     cx.until(&VMI, &key, |vmi| vmi.uid() != second.uid() && vmi.text("/status/phase") == "Running").await?;
@@ -41,8 +42,9 @@ async fn reruns_on_failure_only(cx: Cx) -> Result {
     cx.create(&VM, machine("one", "RerunOnFailure")).await?;
     let first = until_phase(&cx, "one", "Running").await?;
     below(&cx, &first).command(Command::Panic("kernel".to_owned()));
-    let second =
-        cx.until(&VMI, &key, |vmi| vmi.uid() != first.uid() && vmi.text("/status/phase") == "Running").await?;
+    let second = cx
+        .until(&VMI, &key, |vmi| vmi.uid() != first.uid() && vmi.text("/status/phase") == "Running")
+        .await?;
     below(&cx, &second).command(Command::Shutdown);
     cx.until_gone(&VMI, &key).await?;
     let vm = cx.until(&VM, &key, |vm| !vm.flag("/status/created")).await?;
@@ -104,9 +106,8 @@ async fn a_crash_loop_waits(cx: Cx) -> Result {
     let vm = until_shown(&cx, "one", "CrashLoopBackOff").await?;
     assert_eq!(vm.number("/status/startFailure/consecutiveFailCount"), Some(1));
     let first = vm.text("/status/startFailure/lastFailedVMIUID").to_owned();
-    let vm = cx
-        .until(&VM, &key, |vm| vm.number("/status/startFailure/consecutiveFailCount") == Some(2))
-        .await?;
+    let vm =
+        cx.until(&VM, &key, |vm| vm.number("/status/startFailure/consecutiveFailCount") == Some(2)).await?;
     assert_ne!(vm.text("/status/startFailure/lastFailedVMIUID"), first);
     drop_rules(&cx);
     until_shown(&cx, "one", "Running").await?;

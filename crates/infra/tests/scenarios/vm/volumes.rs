@@ -52,7 +52,8 @@ async fn volumes_are_made_first(cx: Cx) -> Result {
     let words = vms.texts("/status/printableStatus");
     assert!(in_order(&words, &["Provisioning", "Starting", "Running"]), "{words:?}");
     let vmi = cx.until(&VMI, &key, |vmi| vmi.condition_holds("DataVolumesReady")).await?;
-    let status = vmi.list("/status/volumeStatus").iter().find(|one| one["name"] == "data").expect("it is told");
+    let status =
+        vmi.list("/status/volumeStatus").iter().find(|one| one["name"] == "data").expect("it is told");
     assert_eq!(status.text("/persistentVolumeClaimInfo/claimName"), "one-data");
     assert_eq!(status.text("/target"), "vdb");
     // A volume of one host keeps the machine there.
@@ -87,17 +88,19 @@ async fn a_volume_waits_for_its_consumer(cx: Cx) -> Result {
     let words = vms.texts("/status/printableStatus");
     assert!(in_order(&words, &["WaitingForVolumeBinding", "Running"]), "{words:?}");
     assert!(
-        vmis.states().iter().any(|vmi| {
-            vmi.condition_holds("Provisioning") && vmi.text("/status/phase") == "Pending"
-        }),
+        vmis.states()
+            .iter()
+            .any(|vmi| { vmi.condition_holds("Provisioning") && vmi.text("/status/phase") == "Pending" }),
         "the instance waits for its volume"
     );
     let vmi = cx.until(&VMI, &key, |vmi| vmi.condition("Provisioning").is_null()).await?;
     // What was only there for binding is gone, and the machine runs where its volume is.
     let pods = cx.client.cache(&POD).controlled_by(vmi.uid());
-    assert!(pods.iter().all(|pod| {
-        pod.annotation("kubevirt.io/ephemeral-provisioning").is_empty() || pod.is_deleting()
-    }));
+    assert!(
+        pods.iter().all(|pod| {
+            pod.annotation("kubevirt.io/ephemeral-provisioning").is_empty() || pod.is_deleting()
+        })
+    );
     let claim = cx.client.get(&PVC, &cx.key("one-data")).await?.expect("it is there");
     let node = claim.annotation("volume.kubernetes.io/selected-node");
     assert!(node.is_empty() || node == vmi.text("/status/nodeName"), "{node}");
