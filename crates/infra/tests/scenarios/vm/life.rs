@@ -88,15 +88,15 @@ async fn stops_in_order(cx: Cx) -> Result {
     until_shown(&cx, "one", "Running").await?;
     let (mut vms, mut vmis) = (cx.follow(&VM, &key).await, cx.follow(&VMI, &key).await);
     change(&cx, "one", &json!({"runStrategy": "Halted"})).await?;
-    let vm = until_shown(&cx, "one", "Stopped").await?;
+    until_shown(&cx, "one", "Stopped").await?;
     cx.until_gone(&VMI, &key).await?;
-    assert!(!vm.flag("/status/ready"));
     let words = vms.texts("/status/printableStatus");
     assert!(in_order(&words, &["Running", "Stopping", "Stopped"]), "{words:?}");
     let phases = vmis.texts("/status/phase");
     assert_eq!(phases, ["Running", "Succeeded"]);
     let vm = cx.until(&VM, &key, |vm| !vm.flag("/status/created")).await?;
     assert_eq!(vm.condition("Ready")["reason"], "VMINotExists");
+    assert!(!vm.flag("/status/ready"));
     for reason in ["SuccessfulDelete", "ShuttingDown", "Stopped"] {
         cx.until_event("one", reason).await?;
     }
