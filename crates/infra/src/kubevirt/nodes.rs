@@ -27,7 +27,7 @@ pub fn start(context: &Context, tasks: &mut Tasks) {
     let client = context.client(Identity::VIRT_CONTROLLER);
     tasks.control(Nodes {
         recorder: Recorder::new(&client, context.clock, "node-controller"),
-        nodes: client.cache(&NODE),
+        known: client.cache(&NODE),
         context: context.clone(),
         client,
     });
@@ -37,7 +37,7 @@ struct Nodes {
     context: Context,
     client: Client,
     recorder: Recorder,
-    nodes: Arc<Cache>,
+    known: Arc<Cache>,
 }
 
 /// How long a host was not heard of; nothing where it is.
@@ -54,7 +54,7 @@ impl Controller for Nodes {
     const NAME: &'static str = "virt-node";
 
     fn watches(&self) -> Vec<Watch> {
-        vec![Watch::mapped(&self.nodes, |change| {
+        vec![Watch::mapped(&self.known, |change| {
             // Heartbeats alone are no news.
             let state = |node: &Option<Arc<Value>>| {
                 node.as_ref().map(|node| {
@@ -66,7 +66,7 @@ impl Controller for Nodes {
     }
 
     async fn look(&self, key: &Key) -> Looked {
-        let Some(node) = self.nodes.get(key) else { return Ok(Next::Done) };
+        let Some(node) = self.known.get(key) else { return Ok(Next::Done) };
         let label = node.label(SCHEDULABLE_LABEL);
         let wanted = match silent_for(&node, self.context.clock.now()) {
             Some(silent) if silent < SILENCE => return Ok(Next::After(SILENCE.saturating_sub(silent))),

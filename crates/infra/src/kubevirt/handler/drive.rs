@@ -51,6 +51,9 @@ pub struct Sources<'a> {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
+/// What was said, if anything was.
+type Said = Option<Vec<u8>>;
+
 /// The drives of an instance.
 pub fn of(vmi: &Value, sources: &Sources<'_>) -> Result<Drive, DriveError> {
     let mut drive = Drive::default();
@@ -58,10 +61,10 @@ pub fn of(vmi: &Value, sources: &Sources<'_>) -> Result<Drive, DriveError> {
         // Only the first of these is used.
         if drive.label.is_empty() {
             if volume["cloudInitNoCloud"].is_object() {
-                drive.label = "cidata".to_owned();
+                "cidata".clone_into(&mut drive.label);
                 drive.files = no_cloud(vmi, volume, sources)?;
             } else if volume["cloudInitConfigDrive"].is_object() {
-                drive.label = "config-2".to_owned();
+                "config-2".clone_into(&mut drive.label);
                 drive.files = config_drive(vmi, volume, sources)?;
             }
         }
@@ -168,11 +171,7 @@ fn public_keys(vmi: &Value, way: &str, sources: &Sources<'_>) -> Result<Map<Stri
 }
 
 /// The user's data and the network's, from wherever the volume says.
-fn data(
-    volume: &str,
-    source: &Value,
-    sources: &Sources<'_>,
-) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), DriveError> {
+fn data(volume: &str, source: &Value, sources: &Sources<'_>) -> Result<(Said, Said), DriveError> {
     let user = one_of(
         volume,
         source,

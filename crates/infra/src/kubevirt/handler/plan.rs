@@ -59,10 +59,10 @@ pub fn disks(vmi: &Value, volumes: &Volumes, handle: &dyn Fn(&str) -> Option<Str
         let target = device(bus, *counter);
         *counter += 1;
         let mut own = content(volume, volumes, handle);
-        own.name = name.to_owned();
+        name.clone_into(&mut own.name);
         own.target = target;
         if disk["disk"].is_object() {
-            own.serial = disk.text("/serial").to_owned();
+            disk.text("/serial").clone_into(&mut own.serial);
         }
         found.push((disk.number("/bootOrder").unwrap_or(i64::MAX), own));
     }

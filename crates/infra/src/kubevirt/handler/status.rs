@@ -158,16 +158,13 @@ fn paused(vmi: &mut Value, held: bool, now: &str) {
 }
 
 fn agent(vmi: &mut Value, facts: &Facts<'_>) {
-    match facts.agent {
-        Some(agent) => {
-            Condition::new("AgentConnected", true, "", "").put(vmi, facts.now);
-            let os = if agent.os.is_object() { agent.os.clone() } else { json!({}) };
-            vmi.set("/status/guestOSInfo", os);
-        }
-        None => {
-            drop_condition(vmi, "AgentConnected");
-            vmi.set("/status/guestOSInfo", json!({}));
-        }
+    if let Some(agent) = facts.agent {
+        Condition::new("AgentConnected", true, "", "").put(vmi, facts.now);
+        let os = if agent.os.is_object() { agent.os.clone() } else { json!({}) };
+        vmi.set("/status/guestOSInfo", os);
+    } else {
+        drop_condition(vmi, "AgentConnected");
+        vmi.set("/status/guestOSInfo", json!({}));
     }
 }
 

@@ -23,7 +23,7 @@ use crate::context::{Context, Tasks};
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
 use crate::kinds::{CONTROLLER_REVISION, DATA_SOURCE, DATA_VOLUME, PVC, VM, VMI};
-use crate::object::{Key, Object as _, owned_by};
+use crate::object::{Key, Object as _, drop_condition, owned_by};
 
 /// Starts the controller of machines.
 pub fn start(context: &Context, tasks: &mut Tasks) {
@@ -227,7 +227,6 @@ impl Machines {
             }
         };
         match Strategy::of(vm).step(vm, vmi) {
-            Step::Nothing => {}
             Step::Always => {
                 let spec = if vm.at("/spec/running").is_null() {
                     json!({"runStrategy": "Always"})
@@ -252,11 +251,13 @@ impl Machines {
                 let left = failures::left(vm, self.context.clock.now());
                 if left.is_zero() {
                     self.make(vm, expanded, paused, looks).await;
+                    // What the new instance is made of is the machine as it is now.
+                    drop_condition(vm, "RestartRequired");
                 } else {
                     looks.next = Some(Next::After(left));
                 }
             }
-            Step::Start { .. } => {}
+            Step::Start { .. } | Step::Nothing => {}
         }
         if let Some(vmi) = vmi
             && !vmi.is_deleting()

@@ -27,6 +27,9 @@ pub fn start(context: &Context, tasks: &mut Tasks) {
     tasks.control(Instances::new(context));
 }
 
+/// Makes a pod of an instance; the function says which claims are block devices.
+type Template = fn(&Value, &dyn Fn(&str) -> bool) -> Value;
+
 /// The controller of instances.
 struct Instances {
     context: Context,
@@ -146,11 +149,7 @@ impl Instances {
         Ok(None)
     }
 
-    async fn make(
-        &self,
-        vmi: &Value,
-        template: fn(&Value, &dyn Fn(&str) -> bool) -> Value,
-    ) -> Result<(), (&'static str, ApiError)> {
+    async fn make(&self, vmi: &Value, template: Template) -> Result<(), (&'static str, ApiError)> {
         let pod = template(vmi, &|claim| {
             let claim = self.claims.get(&Key::new(vmi.namespace(), claim));
             claim.is_some_and(|claim| claim.text("/spec/volumeMode") == "Block")

@@ -22,8 +22,8 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    fn mount(&mut self, name: &str, source: (&str, Value), path: &str) {
-        self.volumes.push(json!({"name": name, source.0: source.1}));
+    fn mount(&mut self, name: &str, (kind, source): (&str, Value), path: &str) {
+        self.volumes.push(json!({"name": name, kind: source}));
         self.mounts.push(json!({"name": name, "mountPath": path}));
     }
 }

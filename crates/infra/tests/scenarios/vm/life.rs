@@ -1,7 +1,7 @@
 //! The life of a machine in its order.
 
 use serde_json::json;
-use trellis_infra::kinds::{CONTROLLER_REVISION, EVENT, KUBEVIRT, POD, VM, VMI};
+use trellis_infra::kinds::{CONTROLLER_REVISION, KUBEVIRT, POD, VM, VMI};
 use trellis_infra::object::{Key, Object as _};
 use trellis_infra::world::machine::Command;
 
@@ -231,6 +231,5 @@ async fn tells_its_address(cx: Cx) -> Result {
     assert_eq!(vmi.text("/status/volumeStatus/0/target"), "vda");
     assert_eq!(vmi.text("/status/migrationMethod"), "BlockMigration");
     assert_eq!(vmi.text("/status/memory/guestAtBoot"), "128Mi");
-    assert!(!cx.client.cache(&EVENT).list(&cx.namespace).is_empty());
     Ok(())
 }
