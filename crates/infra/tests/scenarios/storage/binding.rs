@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trellis_infra::kinds::{PV, PVC};
-use trellis_infra::object::{Key, Object as _};
+use trellis_infra::object::{Key, Object};
 
 use super::{bound, claim, is_pending, settle, volume};
 use crate::context::{Cx, Scenario};
@@ -89,7 +89,7 @@ async fn a_claim_loses_its_volume(cx: Cx) -> Result {
     let mut history = cx.follow(&PVC, &cx.key("a")).await;
     cx.client.delete(&PV, &key, "").await?;
     // It is protected while it is bound; only force takes it away.
-    cx.until(&PV, &key, |volume| volume.is_deleting()).await?;
+    cx.until(&PV, &key, Object::is_deleting).await?;
     cx.client.merge(&PV, &key, &json!({"metadata": {"finalizers": null}})).await?;
     cx.until(&PVC, &cx.key("a"), |claim| claim.text("/status/phase") == "Lost").await?;
     assert_eq!(history.texts("/status/phase"), ["Bound", "Lost"]);
