@@ -12,6 +12,7 @@ use crate::support::Result;
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(the_smallest_that_fits),
+        scenario!(many_claims_for_one_volume),
         scenario!(a_volume_for_one_claim),
         scenario!(a_claim_for_one_volume),
         scenario!(a_claim_loses_its_volume),
@@ -50,6 +51,23 @@ async fn the_smallest_that_fits(cx: Cx) -> Result {
         cx.client.delete(&PV, &Key::cluster(&format!("{}-{name}", cx.namespace)), "").await?;
     }
     Ok(())
+}
+
+async fn many_claims_for_one_volume(cx: Cx) -> Result {
+    let names = ["a", "b", "c"];
+    for name in names {
+        cx.create(&PVC, claim(name, &cx.namespace, "1Gi")).await?;
+    }
+    let one = Key::of(&cx.client.create(&PV, premade(&cx, "one", "1Gi")).await?);
+    let got = cx.until(&PV, &one, |volume| volume.text("/status/phase") == "Bound").await?;
+    let winner = got.text("/spec/claimRef/name");
+    bound(&cx, winner).await?;
+    settle(&cx).await?;
+    for name in names.into_iter().filter(|name| *name != winner) {
+        assert!(is_pending(&cx, name).await?, "{name} and {winner} have one volume");
+    }
+    cx.client.delete(&PVC, &cx.key(winner), "").await?;
+    Ok(cx.client.delete(&PV, &one, "").await?)
 }
 
 async fn a_volume_for_one_claim(cx: Cx) -> Result {
