@@ -4,6 +4,7 @@
 //! reaches whom. It is an aggregated API, so the API server authenticates who asks and RBAC says who may.
 
 mod hosts;
+mod links;
 mod machines;
 mod rules;
 
@@ -56,6 +57,8 @@ fn told(context: &Context, method: &Method, steps: &[&str], body: &Value) -> Tol
     match steps {
         [] => Ok(resources()),
         ["hosts", rest @ ..] => hosts::told(context, method, rest, body),
+        ["links", rest @ ..] => links::told(context, method, rest, body),
+        ["reach"] => links::reach(context, method, body),
         ["rules", rest @ ..] => rules::told(context, method, rest, body),
         ["machines", rest @ ..] => machines::told(context, method, rest, body),
         _ => Err(nothing_here()),
@@ -69,6 +72,8 @@ fn resources() -> Value {
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": GROUP_VERSION,
         "resources": [
             resource("hosts", "Host", &["get", "list", "update"]),
+            resource("links", "Link", &["create", "delete", "list"]),
+            resource("reach", "Reach", &["create"]),
             resource("rules", "Rule", &["create", "delete", "list"]),
             resource("machines", "Machine", &["create"]),
         ],

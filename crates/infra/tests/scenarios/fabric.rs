@@ -292,9 +292,8 @@ async fn programs_of_this_machine_reach_load_balancers(cx: Cx) -> Result {
     cx.create(&SERVICE, service("web", &spec)).await?;
     let given = |service: &Value| !service.text("/status/loadBalancer/ingress/0/ip").is_empty();
     let front = cx.until(&SERVICE, &cx.key("web"), given).await?;
-    let cluster: IpAddr = front.text("/spec/clusterIP").parse()?;
-    until_reached(&cx, &Source::Outside, cluster, 38_443).await?;
     let balancer: IpAddr = front.text("/status/loadBalancer/ingress/0/ip").parse()?;
+    until_reached(&cx, &Source::Outside, balancer, 38_443).await?;
     let node_port = front.number("/spec/ports/0/nodePort").and_then(|port| u16::try_from(port).ok());
     let doors = [(balancer, 38_443), ("127.0.0.1".parse()?, node_port.ok_or("no node port")?)];
     for door in doors {

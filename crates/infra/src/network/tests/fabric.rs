@@ -114,6 +114,32 @@ async fn a_link_that_is_down_hides_the_machine_but_not_its_pod() {
     connect(&fabric, "a/one", "10.64.1.2", 80).await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_made_when_the_way_opens_in_time() {
+    let fabric = two_pods();
+    let _listener = fabric.listen("b/two", 80);
+    let cut = || (Party::Pod("a/one".to_owned()), Party::Everybody);
+    fabric.cut(cut().0, cut().1);
+    let mend = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        fabric.mend(cut().0, cut().1)
+    };
+    let start = Instant::now();
+    let (connected, mended) = tokio::join!(connect(&fabric, "a/one", "10.64.1.2", 80), mend);
+    assert!(connected.is_ok() && mended);
+    assert_eq!(start.elapsed(), Duration::from_secs(15));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_has_a_door_is_entered_from_outside() {
+    let fabric = two_pods();
+    let _listener = fabric.listen("b/two", 80);
+    let entered = fabric.connect(&Source::Outside, ip("10.64.1.2"), 80).await;
+    assert_eq!(entered.unwrap_err(), FabricError::TimedOut);
+    let left = fabric.connect(&source("a/one"), ip("203.0.113.7"), 443).await;
+    assert_eq!(left.unwrap_err(), FabricError::Refused);
+}
+
 #[tokio::test]
 async fn datagrams_arrive_with_where_they_came_from() {
     let fabric = two_pods();
