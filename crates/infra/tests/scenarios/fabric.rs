@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -46,7 +47,7 @@ async fn running(cx: &Cx, pod: Value) -> Result<(Source, IpAddr)> {
 }
 
 fn listen(cx: &Cx, pod: &Source, port: u16) -> UnboundedReceiver<Stream> {
-    let Source::Pod(uid) = pod else { panic!("only pods listen here") };
+    let uid = if let Source::Pod(uid) = pod { uid.as_str() } else { "" };
     fabric(cx).listen(uid, port)
 }
 
@@ -217,10 +218,32 @@ async fn cut_links_are_silent(cx: Cx) -> Result {
     fabric(&cx).cut(one.clone(), other.clone());
     let lost = fabric(&cx).connect(&client, address, 8080).await.err();
     let verdict = fabric(&cx).reach(&client, &server, 8080, Protocol::Tcp);
+    let name = |pod: &str| json!({"pod": format!("{}/{pod}", cx.namespace)});
+    let question = json!({"from": name("client"), "to": name("web-1"), "port": 8080});
+    let asked = ask(&cx, "reach", &question).await;
     assert!(fabric(&cx).mend(one, other));
+    assert_eq!(asked?, serde_json::to_value(&verdict)?);
     assert_eq!(lost, Some(FabricError::TimedOut));
     assert!(!verdict.allowed && verdict.why.ends_with("is cut"), "{}", verdict.why);
+    talk(fabric(&cx).connect(&client, address, 8080).await?, &mut listener).await?;
+    // The same from outside, through the API.
+    let link = json!({"between": [{"namespace": cx.namespace}, "everybody"]});
+    let cut = ask(&cx, "links", &link).await?;
+    let lost = fabric(&cx).connect(&client, address, 8080).await.err();
+    let path = format!("{LAB}/links");
+    cx.client.send(Method::DELETE, &path, Some(("application/json", &link))).await?;
+    assert!(cut.list("/items").contains(&link), "{cut}");
+    assert_eq!(lost, Some(FabricError::TimedOut));
     talk(fabric(&cx).connect(&client, address, 8080).await?, &mut listener).await
+}
+
+/// Where the lab's own API is.
+const LAB: &str = "/apis/lab.trellis.dev/v1";
+
+/// Posts to the lab's own API.
+async fn ask(cx: &Cx, what: &str, body: &Value) -> Result<Value> {
+    let path = format!("{LAB}/{what}");
+    Ok(cx.client.send(Method::POST, &path, Some(("application/json", body))).await?)
 }
 
 async fn a_host_without_a_cable_is_silent(cx: Cx) -> Result {

@@ -193,3 +193,24 @@ async fn the_world_outside_is_what_was_given_a_name() {
     let real = fabric.connect_name(&source("a/one"), "real.example", 1).await;
     assert_eq!(real.unwrap_err(), FabricError::Refused);
 }
+
+#[tokio::test]
+async fn real_sockets_are_reached_by_name_where_they_may_be_used() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let mut directory = Directory::of(&[pod("a", "one", &json!({}), "h1")]);
+    directory.sockets = true;
+    let fabric = fabric(&[]);
+    fabric.inform(directory);
+    plug(&fabric, "a/one", "", "10.64.0.2");
+    let address = listener.local_addr().unwrap();
+    fabric.external("images.example", address);
+    fabric.external("any.example", (address.ip(), 0).into());
+    for (name, port) in [("images.example", 443), ("any.example", address.port())] {
+        let mut near = fabric.connect_name(&source("a/one"), name, port).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        near.write_all(b"hi").await.unwrap();
+        let mut bytes = [0; 2];
+        far.read_exact(&mut bytes).await.unwrap();
+        assert_eq!((&bytes, near.peer().port()), (b"hi", port));
+    }
+}
