@@ -15,6 +15,7 @@ use crate::kinds::{NAMESPACE, NODE};
 use crate::settings::Manager;
 use crate::world::hosts::Host;
 
+pub(crate) use eviction::tolerates;
 pub use node::name_of;
 
 /// How many hosts register at the same time.
