@@ -27,6 +27,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(cut_links_are_silent),
         scenario!(a_host_without_a_cable_is_silent).with(|_| {}),
         scenario!(two_networks_are_two_wires),
+        scenario!(a_pod_waits_for_the_network_it_wants),
         scenario!(programs_of_this_machine_reach_load_balancers).on_machine_time().with(|settings| {
             settings.sockets = true;
             settings.load_balancers = "127.71.0.0/16".parse().unwrap_or(settings.load_balancers);
@@ -289,9 +290,8 @@ async fn two_networks_are_two_wires(cx: Cx) -> Result {
         pod.set_annotation("k8s.v1.cni.cncf.io/networks", network);
         let (source, _) = running(&cx, pod).await?;
         let pod = cx.until(&POD, &cx.key(name), |_| true).await?;
-        // Once more gives the same.
-        let status = fabric(&cx).attach(&pod)?.ok_or("the pod wants a network")?;
-        let status: Value = serde_json::from_str(&status)?;
+        let status: Value = serde_json::from_str(pod.annotation("k8s.v1.cni.cncf.io/network-status"))?;
+        assert_eq!(status[0]["ips"], json!([pod.text("/status/podIP")]));
         assert_eq!(status[1]["name"], format!("{}/{network}", cx.namespace));
         sources.push((source, status.text("/1/ips/0").parse::<IpAddr>()?));
     }
@@ -306,6 +306,24 @@ async fn two_networks_are_two_wires(cx: Cx) -> Result {
     // The pod network is between them all the same.
     let pod = cx.until(&POD, &cx.key("three"), |_| true).await?;
     talk(fabric(&cx).connect(one, pod.text("/status/podIP").parse()?, 8080).await?, &mut other).await
+}
+
+async fn a_pod_waits_for_the_network_it_wants(cx: Cx) -> Result {
+    let mut pod = backend("wires", "one");
+    pod.set_annotation("k8s.v1.cni.cncf.io/networks", r#"[{"name": "late", "interface": "pod1"}]"#);
+    cx.create(&POD, pod).await?;
+    let event = cx.until_event("one", "FailedCreatePodSandBox").await?;
+    assert!(event.text("/message").contains("cannot find a network-attachment-definition (late)"), "{event}");
+    let pod = cx.until(&POD, &cx.key("one"), |_| true).await?;
+    assert_eq!((pod.text("/status/phase"), pod.text("/status/podIP")), ("Pending", ""));
+    let config =
+        json!({"type": "bridge", "bridge": "br1", "ipam": {"type": "host-local", "subnet": "10.9.0.0/24"}});
+    let late = json!({"metadata": {"name": "late"}, "spec": {"config": config.to_string()}});
+    cx.create(&NETWORK_ATTACHMENT, late).await?;
+    let pod = cx.until(&POD, &cx.key("one"), |pod| pod.condition_holds("Ready")).await?;
+    let status: Value = serde_json::from_str(pod.annotation("k8s.v1.cni.cncf.io/network-status"))?;
+    assert_eq!((status.text("/1/interface"), status.text("/1/ips/0")), ("pod1", "10.9.0.2"));
+    Ok(())
 }
 
 async fn programs_of_this_machine_reach_load_balancers(cx: Cx) -> Result {
