@@ -6,6 +6,7 @@
 mod hosts;
 mod links;
 mod machines;
+mod network;
 mod rules;
 
 use http::{Method, Response, StatusCode};
@@ -60,6 +61,8 @@ fn told(context: &Context, method: &Method, steps: &[&str], body: &Value) -> Tol
         ["links", rest @ ..] => links::told(context, method, rest, body),
         ["reach"] => links::reach(context, method, body),
         ["rules", rest @ ..] => rules::told(context, method, rest, body),
+        ["cuts", rest @ ..] => network::cuts(context, method, rest, body),
+        ["reach", rest @ ..] => network::reach(context, method, rest, body),
         ["machines", rest @ ..] => machines::told(context, method, rest, body),
         _ => Err(nothing_here()),
     }
@@ -75,6 +78,8 @@ fn resources() -> Value {
             resource("links", "Link", &["create", "delete", "list"]),
             resource("reach", "Reach", &["create"]),
             resource("rules", "Rule", &["create", "delete", "list"]),
+            resource("cuts", "Cut", &["create", "delete", "list"]),
+            resource("reach", "Verdict", &["create"]),
             resource("machines", "Machine", &["create"]),
         ],
     })
