@@ -4,7 +4,6 @@
 //! reaches whom. It is an aggregated API, so the API server authenticates who asks and RBAC says who may.
 
 mod hosts;
-mod links;
 mod machines;
 mod network;
 mod rules;
@@ -58,8 +57,6 @@ fn told(context: &Context, method: &Method, steps: &[&str], body: &Value) -> Tol
     match steps {
         [] => Ok(resources()),
         ["hosts", rest @ ..] => hosts::told(context, method, rest, body),
-        ["links", rest @ ..] => links::told(context, method, rest, body),
-        ["reach"] => links::reach(context, method, body),
         ["rules", rest @ ..] => rules::told(context, method, rest, body),
         ["cuts", rest @ ..] => network::cuts(context, method, rest, body),
         ["reach", rest @ ..] => network::reach(context, method, rest, body),
@@ -75,8 +72,6 @@ fn resources() -> Value {
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": GROUP_VERSION,
         "resources": [
             resource("hosts", "Host", &["get", "list", "update"]),
-            resource("links", "Link", &["create", "delete", "list"]),
-            resource("reach", "Reach", &["create"]),
             resource("rules", "Rule", &["create", "delete", "list"]),
             resource("cuts", "Cut", &["create", "delete", "list"]),
             resource("reach", "Verdict", &["create"]),

@@ -97,13 +97,13 @@ impl Fabric {
     pub fn unplug(&self, pod: &str) {
         self.plugs.write().take_out(pod, None);
         self.listeners.write().leave(&Place::Pod(pod.to_owned()));
-        self.recheck();
+        self.review(|end| end.pod().is_some_and(|member| member.uid == pod));
     }
 
     /// Takes a pod off one network.
     pub fn unplug_from(&self, pod: &str, network: &str) {
         self.plugs.write().take_out(pod, Some(network));
-        self.recheck();
+        self.review(|end| end.pod().is_some_and(|member| member.uid == pod));
     }
 
     /// Takes away or gives back the link of a machine's interface; the pod around it keeps its address.
@@ -328,9 +328,17 @@ impl Fabric {
 
     /// Looks at all standing connections again, after something physical has changed.
     pub fn recheck(&self) {
+        self.review(|_| true);
+    }
+
+    /// Looks at the standing connections that have such an end.
+    fn review(&self, concerned: impl Fn(&End) -> bool) {
         let patience = self.patience("fabric.stall");
         self.standing.lock().retain(|standing| {
             let Some(line) = standing.line.upgrade() else { return false };
+            if !concerned(&standing.from) && !concerned(&standing.to) {
+                return true;
+            }
             if self.path(&standing.from, &standing.to).is_err() {
                 line.stall(patience);
             } else if [&standing.from, &standing.to].into_iter().any(|end| self.is_gone(end)) {
