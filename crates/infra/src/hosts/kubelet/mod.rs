@@ -111,6 +111,9 @@ impl Kubelet {
             self.addresses.keep(pod.text("/spec/nodeName"), *address, pod.uid());
         }
         self.plug(pod, addresses);
+        if let Err(failure) = self.context.world.fabric.attach(pod) {
+            tracing::warn!(pod = pod.name(), %failure, "a pod has lost its additional networks");
+        }
     }
 
     fn plug(&self, pod: &Value, addresses: Vec<IpAddr>) {

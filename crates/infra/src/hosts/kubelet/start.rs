@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 use super::status::{self, INIT, MAIN};
 use super::timers::Passing;
 use super::{Kubelet, volumes};
+use crate::client::Result;
 use crate::controller::{Looked, Next};
 use crate::kinds::{NODE, POD};
+use crate::network::attachments;
 use crate::object::{Key, Object as _};
 
 /// The first wait after something was missing; it doubles from there.
@@ -58,6 +60,9 @@ impl Kubelet {
         new.set("/status/podIPs", addresses.iter().map(|one| json!({"ip": one.to_string()})).collect());
         if !pod.flag("/spec/hostNetwork") {
             self.plug(pod, addresses);
+            if let Some(next) = self.attach(pod).await? {
+                return Ok(next);
+            }
         }
         if pod.list(INIT.0).is_empty() {
             return self.start_containers(pod, new).await;
@@ -65,6 +70,28 @@ impl Kubelet {
         status::judge(&mut new, &self.now());
         self.say(pod, &new).await?;
         Ok(Next::Done)
+    }
+
+    /// Plugs a pod into the additional networks it wants, and says so on the pod; nothing comes next once that is done.
+    async fn attach(&self, pod: &Value) -> Result<Option<Next>> {
+        let status = match self.context.world.fabric.attach(pod) {
+            Ok(None) => return Ok(None),
+            Ok(Some(status)) => status,
+            Err(failure) => {
+                let message = format!(
+                    "plugin type=\"multus-shim\" name=\"multus-cni-network\" failed (add): {failure}"
+                );
+                self.no_sandbox(pod, &message).await;
+                return Ok(Some(Next::After(self.wait_again("sandbox", pod))));
+            }
+        };
+        if pod.annotation(attachments::STATUS) == status {
+            return Ok(None);
+        }
+        let patch = json!({"metadata": {"annotations": {attachments::STATUS: status}}});
+        self.client.merge(&POD, &Key::of(pod), &patch).await?;
+        // The change is looked at again.
+        Ok(Some(Next::Done))
     }
 
     /// Says that the sandbox of a pod cannot be made.
