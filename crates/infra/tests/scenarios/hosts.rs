@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use trellis_infra::kinds::{CONFIG_MAP, EVENT, LEASE, NETWORK_ATTACHMENT, NODE, POD, SECRET};
-use trellis_infra::object::{Condition, Key, Object as _};
+use trellis_infra::object::{Condition, Key, Object};
 use trellis_infra::stages::Rule;
 use trellis_infra::world::hosts::Host;
 use trellis_infra::world::machine::{Drive, Machine, Place, Plan, State};
