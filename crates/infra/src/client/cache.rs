@@ -65,6 +65,9 @@ fn indexes_of(kind: &Kind) -> Vec<(&'static str, Words)> {
         }));
     } else if *kind == kinds::VMI {
         indexes.push(("node", |vmi| vec![vmi.text("/status/nodeName").to_owned()]));
+        indexes.push(("claim", |vmi| claims(vmi, vmi.at("/spec"))));
+    } else if *kind == kinds::VM {
+        indexes.push(("claim", |vm| claims(vm, vm.at("/spec/template/spec"))));
     } else if *kind == kinds::ENDPOINT_SLICE {
         indexes.push(("service", |slice| {
             vec![format!("{}/{}", slice.namespace(), slice.label("kubernetes.io/service-name"))]
@@ -101,6 +104,12 @@ fn addresses_of_service(service: &Value) -> Vec<String> {
     let spec = service.list("/spec/clusterIPs").iter().chain(service.list("/spec/externalIPs"));
     let balancers = service.list("/status/loadBalancer/ingress").iter().map(|one| &one["ip"]);
     spec.chain(balancers).filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+}
+
+/// The claims a machine uses, each with its namespace.
+fn claims(object: &Value, spec: &Value) -> Vec<String> {
+    let claims = crate::kubevirt::instance::claims(spec);
+    claims.into_iter().map(|claim| format!("{}/{claim}", object.namespace())).collect()
 }
 
 #[derive(Debug, Default)]
