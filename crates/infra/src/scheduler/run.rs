@@ -507,11 +507,12 @@ impl Scheduler {
         let message = misfits.message(&afterwards);
         let (writer, object) = (self.writer.clone(), Arc::clone(object));
         self.doing.push(Box::pin(async move {
+            let nominated = victims.as_ref().map(|(node, _)| node.as_str());
+            writer.refuse(&object, "Unschedulable", &message, nominated).await;
+            // Only now, so that the promise is known before the place is free.
             if let Some((node, victims)) = &victims {
                 writer.evict(victims, &object, node).await;
             }
-            let nominated = victims.as_ref().map(|(node, _)| node.as_str());
-            writer.refuse(&object, "Unschedulable", &message, nominated).await;
             Done::Said
         }));
     }

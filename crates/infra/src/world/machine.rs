@@ -278,9 +278,10 @@ impl Machine {
         self.plan.read().clone()
     }
 
-    /// Changes what it is made of; for the guest that carries out a command.
+    /// Changes what it is made of; for the guest that carries out a command. Whoever follows the state is told.
     pub fn change_plan(&self, change: impl FnOnce(&mut Plan)) {
         change(&mut self.plan.write());
+        self.state.send_modify(|_| {});
     }
 
     /// How it is, and will be.
@@ -324,12 +325,21 @@ impl Machine {
 #[derive(Debug, Default)]
 pub struct Machines {
     running: RwLock<HashMap<String, Arc<Machine>>>,
+    listeners: Mutex<Vec<mpsc::UnboundedSender<Arc<Machine>>>>,
 }
 
 impl Machines {
     /// Remembers a machine.
     pub fn add(&self, uid: &str, machine: Arc<Machine>) {
+        self.listeners.lock().retain(|listener| listener.send(Arc::clone(&machine)).is_ok());
         self.running.write().insert(uid.to_owned(), machine);
+    }
+
+    /// Each machine that is added from now on.
+    pub fn added(&self) -> mpsc::UnboundedReceiver<Arc<Machine>> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.listeners.lock().push(sender);
+        receiver
     }
 
     /// A machine.
