@@ -74,6 +74,11 @@ impl Watch {
         Self::mapped(cache, |change| vec![change.key()])
     }
 
+    /// Nothing to look at, but all of it has to be known before the first look.
+    pub fn known(cache: &Arc<Cache>) -> Self {
+        Self::mapped(cache, |_| Vec::new())
+    }
+
     /// A change names the keys `keys` says.
     pub fn mapped(cache: &Arc<Cache>, keys: impl Fn(&Change) -> Vec<Key> + Send + Sync + 'static) -> Self {
         Self { cache: Arc::clone(cache), keys: Box::new(keys) }

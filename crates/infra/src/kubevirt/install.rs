@@ -53,7 +53,7 @@ fn installation() -> Value {
             },
             "customizeComponents": {},
             "imagePullPolicy": "IfNotPresent",
-            "workloadUpdateStrategy": {},
+            "workloadUpdateStrategy": {"workloadUpdateMethods": ["LiveMigrate"]},
         },
     })
 }

@@ -8,9 +8,11 @@ pub mod install;
 pub mod instance;
 pub mod migration;
 pub mod names;
+pub mod nodes;
 pub mod replicas;
 pub mod shapes;
 pub mod subresources;
+pub mod updates;
 pub mod uuid;
 pub mod vm;
 pub mod vmi;
@@ -41,6 +43,8 @@ const PARTS: &[Start] = &[
     migration::start,
     eviction::start,
     handler::start,
+    nodes::start,
+    updates::start,
 ];
 
 /// Starts KubeVirt's controllers.

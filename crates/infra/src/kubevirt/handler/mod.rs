@@ -78,7 +78,8 @@ impl Controller for Handler {
     const NAME: &'static str = "virt-handler";
 
     fn watches(&self) -> Vec<Watch> {
-        vec![
+        let known = [&self.claims, &self.volumes, &self.secrets, &self.config_maps];
+        let mut watches = vec![
             Watch::mapped(&self.vmis, |change| {
                 // Nothing is a handler's before the instance has a host.
                 let gone = change.after.is_none();
@@ -86,7 +87,9 @@ impl Controller for Handler {
                 if gone || here { vec![change.key()] } else { Vec::new() }
             }),
             Watch::owners(&self.pods, VMI.kind),
-        ]
+        ];
+        watches.extend(known.map(Watch::known));
+        watches
     }
 
     fn pokes(&self) -> Option<mpsc::UnboundedReceiver<Key>> {
@@ -292,7 +295,11 @@ impl Handler {
             self.client.replace(&VMI, &wanted).await?;
         }
         if moved {
-            self.change_run(key, |run| run.settled_on.clone_from(&plan.pod.node));
+            let boots = self.context.world.hosts.boots(&plan.pod.node);
+            self.change_run(key, |run| {
+                run.settled_on.clone_from(&plan.pod.node);
+                run.boots = boots;
+            });
         }
         if first {
             self.recorder.normal(&VMI, vmi, "Started", "VirtualMachineInstance started.").await;

@@ -161,7 +161,8 @@ fn agent(vmi: &mut Value, facts: &Facts<'_>) {
     match facts.agent {
         Some(agent) => {
             Condition::new("AgentConnected", true, "", "").put(vmi, facts.now);
-            vmi.set("/status/guestOSInfo", agent.os.clone());
+            let os = if agent.os.is_object() { agent.os.clone() } else { json!({}) };
+            vmi.set("/status/guestOSInfo", os);
         }
         None => {
             drop_condition(vmi, "AgentConnected");

@@ -22,7 +22,7 @@ use crate::client::{ApiError, Cache, Client, Identity, Result};
 use crate::context::{Context, Tasks};
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
-use crate::kinds::{CONTROLLER_REVISION, DATA_VOLUME, PVC, VM, VMI};
+use crate::kinds::{CONTROLLER_REVISION, DATA_SOURCE, DATA_VOLUME, PVC, VM, VMI};
 use crate::object::{Key, Object as _, owned_by};
 
 /// Starts the controller of machines.
@@ -40,6 +40,7 @@ struct Machines {
     volumes: Arc<Cache>,
     claims: Arc<Cache>,
     revisions: Arc<Cache>,
+    sources: Arc<Cache>,
 }
 
 /// What a machine came to in one look.
@@ -78,6 +79,8 @@ impl Controller for Machines {
             Watch::owners(&self.volumes, VM.kind),
             Watch::mapped(&self.volumes, users(&self.vms)),
             Watch::mapped(&self.claims, users(&self.vms)),
+            Watch::known(&self.revisions),
+            Watch::known(&self.sources),
         ]
     }
 
@@ -93,7 +96,7 @@ impl Controller for Machines {
         let mut wanted = vm.clone();
         let expanded = self.shape(&mut wanted, &mut looks).await;
         self.sync(&mut wanted, expanded.as_ref(), vmi.as_deref(), &mut looks).await?;
-        self.tell(&vm, wanted, &looks).await?;
+        self.tell(wanted, &looks).await?;
         match looks.failure {
             Some(failure) => Err(failure),
             None => Ok(looks.next.unwrap_or(Next::Done)),
@@ -112,6 +115,7 @@ impl Machines {
             volumes: client.cache(&DATA_VOLUME),
             claims: client.cache(&PVC),
             revisions: client.cache(&CONTROLLER_REVISION),
+            sources: client.cache(&DATA_SOURCE),
             client,
         }
     }
@@ -161,7 +165,7 @@ impl Machines {
                 if let Some(failure) = looks.failure {
                     return Err(failure);
                 }
-                self.tell(&vm, vm.clone(), &looks).await?;
+                self.tell(vm, &looks).await?;
             }
             _ => self.release(&VM, vm).await?,
         }
@@ -342,7 +346,7 @@ impl Machines {
     }
 
     /// Writes the status of a machine if it changed, and lets go of an instance that has ended.
-    async fn tell(&self, seen: &Value, mut vm: Value, looks: &Looks) -> Result {
+    async fn tell(&self, mut vm: Value, looks: &Looks) -> Result {
         let vmi = self.vmis.get(&Key::of(&vm)).filter(|vmi| vmi.is_controlled_by(vm.uid()));
         let disks: Vec<Disk> = claims(vm.at("/spec/template/spec"))
             .into_iter()
@@ -360,8 +364,8 @@ impl Machines {
         };
         let uid = vm.uid().to_owned();
         status::update(&mut vm, &facts, |count| self.context.stages.chance("vm.backoff", &uid, count));
-        let before = if seen.version() == vm.version() { seen.at("/status").clone() } else { Value::Null };
-        if vm["status"] != before {
+        let known = self.vms.get(&Key::of(&vm)).filter(|known| known.version() == vm.version());
+        if known.is_none_or(|known| known["status"] != vm["status"]) {
             self.client.replace_status(&VM, &vm).await?;
         }
         match vmi {

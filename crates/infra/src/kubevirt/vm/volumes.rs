@@ -6,7 +6,7 @@ use super::Machines;
 use super::make;
 use super::strategy::Strategy;
 use crate::client::ApiError;
-use crate::kinds::{DATA_SOURCE, DATA_VOLUME, VM};
+use crate::kinds::{DATA_VOLUME, VM};
 use crate::kubevirt::names::IMMEDIATE_VOLUMES_ANNOTATION;
 use crate::object::{Key, Object as _, owned_by};
 
@@ -104,7 +104,7 @@ impl Machines {
         let reference = template.at("/spec/sourceRef");
         let name = reference["name"].as_str()?;
         let namespace = reference["namespace"].as_str().unwrap_or(vm.namespace());
-        let found = self.client.cache(&DATA_SOURCE).get(&Key::new(namespace, name))?;
+        let found = self.sources.get(&Key::new(namespace, name))?;
         let concrete = ["/status/source", "/spec/source"].map(|place| found.at(place).clone());
         concrete.into_iter().find(|source| source["pvc"].is_object() || source["snapshot"].is_object())
     }

@@ -214,8 +214,10 @@ pub fn claim_info(name: &str, claim: &Value) -> Value {
         "" => "Filesystem",
         given => given,
     };
-    let mut info =
-        json!({"claimName": name, "volumeMode": mode, "accessModes": claim["spec"]["accessModes"]});
+    let mut info = json!({"claimName": name, "volumeMode": mode});
+    if claim.at("/spec/accessModes").is_array() {
+        info["accessModes"] = claim["spec"]["accessModes"].clone();
+    }
     if claim.at("/status/capacity").is_object() {
         info["capacity"] = claim["status"]["capacity"].clone();
     }
