@@ -81,6 +81,7 @@ impl Infra {
         storage::install(context).await?;
         hosts::install(context).await?;
         kubevirt::install(context).await?;
+        kubevirt::shapes::common::install(context).await?;
         network::start(context, &mut self.tasks);
         hosts::start(context, &mut self.tasks);
         scheduler::start(context, &mut self.tasks);

@@ -99,6 +99,8 @@ table! {
     RESOURCE_QUOTA = "" "v1" "ResourceQuota" "resourcequotas" true true;
     /// Leases: heartbeats and locks.
     LEASE = "coordination.k8s.io" "v1" "Lease" "leases" true false;
+    /// Pods on every node.
+    DAEMON_SET = "apps" "v1" "DaemonSet" "daemonsets" true true;
     /// What a controller remembers of an earlier state.
     CONTROLLER_REVISION = "apps" "v1" "ControllerRevision" "controllerrevisions" true false;
     /// Where services lead.
@@ -151,6 +153,12 @@ table! {
     MIGRATION = "kubevirt.io" "v1" "VirtualMachineInstanceMigration" "virtualmachineinstancemigrations" true true;
     /// Replica sets of running virtual machines.
     VMI_REPLICA_SET = "kubevirt.io" "v1" "VirtualMachineInstanceReplicaSet" "virtualmachineinstancereplicasets" true true;
+    /// Values for running virtual machines that are picked by labels.
+    VMI_PRESET = "kubevirt.io" "v1" "VirtualMachineInstancePreset" "virtualmachineinstancepresets" true false;
+    /// Pools of virtual machines.
+    POOL = "pool.kubevirt.io" "v1beta1" "VirtualMachinePool" "virtualmachinepools" true true;
+    /// Snapshots of virtual machines put back.
+    VM_RESTORE = "snapshot.kubevirt.io" "v1beta1" "VirtualMachineRestore" "virtualmachinerestores" true true;
     /// The installation of KubeVirt.
     KUBEVIRT = "kubevirt.io" "v1" "KubeVirt" "kubevirts" true true;
     /// Shapes of virtual machines in a namespace.

@@ -107,7 +107,8 @@ pub fn processors(spec: &Value) -> i64 {
     let (cores, sockets, threads) = (one("cores"), one("sockets"), one("threads"));
     if spec.at("/domain/cpu").is_null() {
         let asked = ["/domain/resources/limits/cpu", "/domain/resources/requests/cpu"];
-        let asked = asked.iter().map(|place| crate::quantity::whole(spec.at(place))).max().unwrap_or_default();
+        let asked =
+            asked.iter().map(|place| crate::quantity::whole(spec.at(place))).max().unwrap_or_default();
         return i64::try_from(asked).unwrap_or(1).max(1);
     }
     cores * sockets * threads

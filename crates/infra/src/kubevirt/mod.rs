@@ -1,5 +1,6 @@
 //! KubeVirt: virtual machines, their instances and launcher pods, migrations, and the API to operate them.
 
+pub mod admission;
 pub mod eviction;
 pub mod handler;
 pub mod hotplug;
@@ -7,6 +8,7 @@ pub mod install;
 pub mod instance;
 pub mod migration;
 pub mod names;
+pub mod replicas;
 pub mod shapes;
 pub mod subresources;
 pub mod uuid;
@@ -21,6 +23,7 @@ pub use install::install;
 /// The webhooks of KubeVirt, by the part they belong to.
 pub const HOOKS: &[&[Hook]] = &[
     // One line per part.
+    admission::HOOKS,
     eviction::HOOKS,
 ];
 
@@ -30,6 +33,8 @@ type Start = fn(&Context, &mut Tasks);
 /// What is started, by the part it belongs to.
 const PARTS: &[Start] = &[
     // One line per part.
+    admission::start,
+    replicas::start,
     vm::start,
     vmi::start,
     hotplug::start,

@@ -111,9 +111,10 @@ fn mac_of(pod: &str, network: &str) -> String {
     let mut hash = Fnv::new(0);
     hash.write(pod.as_bytes());
     hash.write(network.as_bytes());
-    let [.., a, b, c, d, e] = hash.finish().to_be_bytes();
+    let digits: Vec<String> =
+        hash.finish().to_be_bytes().iter().take(5).map(|byte| format!("{byte:02x}")).collect();
     // Locally administered, not a group.
-    format!("02:{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}")
+    format!("02:{}", digits.join(":"))
 }
 
 impl Fabric {
@@ -158,7 +159,7 @@ impl Fabric {
             pod: pod.to_owned(),
             network: network.clone(),
             mac: mac.clone(),
-            addresses: assigned.iter().map(|net| net.addr()).collect(),
+            addresses: assigned.iter().map(ipnet::IpNet::addr).collect(),
         };
         let node = plugs.node(pod).to_owned();
         plugs.plug(port, segment, Some(node));

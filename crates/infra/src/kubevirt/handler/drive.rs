@@ -18,7 +18,8 @@ const PLAIN_LABEL: &str = "cfgdata";
 const ANSWERS_LABEL: &str = "unattendCD";
 
 /// The annotations with the name of the shape of an instance, that of the cluster first.
-const SHAPE_ANNOTATIONS: &[&str] = &["kubevirt.io/cluster-instancetype-name", "kubevirt.io/instancetype-name"];
+const SHAPE_ANNOTATIONS: &[&str] =
+    &["kubevirt.io/cluster-instancetype-name", "kubevirt.io/instancetype-name"];
 
 /// Why a drive cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -172,7 +173,13 @@ fn data(
     source: &Value,
     sources: &Sources<'_>,
 ) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), DriveError> {
-    let user = one_of(volume, source, ["userData", "userDataBase64", "secretRef"], ["userdata", "userData"], sources)?;
+    let user = one_of(
+        volume,
+        source,
+        ["userData", "userDataBase64", "secretRef"],
+        ["userdata", "userData"],
+        sources,
+    )?;
     let network = one_of(
         volume,
         source,
@@ -201,9 +208,7 @@ fn one_of(
         return Ok(Some(text.as_bytes().to_vec()));
     }
     match source[coded].as_str().filter(|text| !text.is_empty()) {
-        Some(text) => {
-            STANDARD.decode(text).map(Some).map_err(|_| DriveError::NotBase64(volume.to_owned()))
-        }
+        Some(text) => STANDARD.decode(text).map(Some).map_err(|_| DriveError::NotBase64(volume.to_owned())),
         None => Ok(None),
     }
 }
@@ -227,7 +232,8 @@ fn other(vmi: &Value, volume: &Value, sources: &Sources<'_>) -> Result<Option<(S
             Some(secret) => secret_files(secret, false, sources)?,
             None => map_files(source.text("/configMap/name"), false, sources)?,
         };
-        let answers = |name: &&String| matches!(name.to_lowercase().as_str(), "autounattend.xml" | "unattend.xml");
+        let answers =
+            |name: &&String| matches!(name.to_lowercase().as_str(), "autounattend.xml" | "unattend.xml");
         if !files.keys().any(|name| answers(&name)) {
             return Err(DriveError::NoAnswers(volume.text("/name").to_owned()));
         }
@@ -283,7 +289,8 @@ fn map_files(name: &str, optional: bool, sources: &Sources<'_>) -> Result<Files,
         .map(|(name, text)| (name.clone(), text.as_str().unwrap_or_default().as_bytes().to_vec()))
         .collect();
     let coded = map["binaryData"].as_object().into_iter().flatten();
-    files.extend(coded.filter_map(|(name, text)| Some((name.clone(), STANDARD.decode(text.as_str()?).ok()?))));
+    files
+        .extend(coded.filter_map(|(name, text)| Some((name.clone(), STANDARD.decode(text.as_str()?).ok()?))));
     Ok(files)
 }
 
@@ -336,9 +343,12 @@ mod tests {
     #[test]
     fn a_config_drive_is_as_openstack_makes_it() {
         let mut vmi = vmi(&json!([{"name": "i", "cloudInitConfigDrive": {"secretRef": {"name": "s"}}}]));
-        vmi.set("/spec/accessCredentials", json!([{"sshPublicKey": {
-            "source": {"secret": {"secretName": "s"}}, "propagationMethod": {"configDrive": {}},
-        }}]));
+        vmi.set(
+            "/spec/accessCredentials",
+            json!([{"sshPublicKey": {
+                "source": {"secret": {"secretName": "s"}}, "propagationMethod": {"configDrive": {}},
+            }}]),
+        );
         let drive = made(&vmi, Some(secret(&[("userData", "{}")]))).unwrap();
         assert_eq!(drive.label, "config-2");
         assert_eq!(text(&drive, "openstack/latest/user_data"), "{}");

@@ -234,7 +234,9 @@ impl Handler {
     /// Looks after a machine: says how it is, and ends it when it is time.
     async fn tend(&self, key: &Key, vmi: &Value, run: Run, pod: Option<&Value>) -> Looked {
         let state = run.machine.state().borrow().clone();
-        if run.boots != self.context.world.hosts.boots(&run.settled_on) && run.machine.plan().pod.node == run.settled_on {
+        if run.boots != self.context.world.hosts.boots(&run.settled_on)
+            && run.machine.plan().pod.node == run.settled_on
+        {
             // Its host was without power in between.
             return self.end(vmi, "Failed", Some("The VirtualMachineInstance crashed.")).await;
         }

@@ -111,7 +111,8 @@ pub fn interfaces(vmi: &Value, pod: &Value, stages: &Stages) -> Vec<Interface> {
             let network = network_of(vmi.at("/spec"), interface);
             let primary = network.is_null() || is_primary(network);
             let own = pod_interface(name);
-            let entry = told.iter().find(|one| if primary { one.flag("/default") } else { one["interface"] == own });
+            let entry =
+                told.iter().find(|one| if primary { one.flag("/default") } else { one["interface"] == own });
             let addresses = if primary {
                 parsed(pod.list("/status/podIPs").iter().map(|one| one.text("/ip")))
             } else {
@@ -122,7 +123,9 @@ pub fn interfaces(vmi: &Value, pod: &Value, stages: &Stages) -> Vec<Interface> {
                     .filter(|_| !primary || interface["bridge"].is_object())
                     .map(|one| one.text("/mac").to_owned())
                     .filter(|mac| !mac.is_empty())
-                    .unwrap_or_else(|| hardware_address(stages.chance("interface.mac", vmi.uid(), hashed(name)))),
+                    .unwrap_or_else(|| {
+                        hardware_address(stages.chance("interface.mac", vmi.uid(), hashed(name)))
+                    }),
                 given => given.to_owned(),
             };
             let network = if primary {
@@ -196,8 +199,10 @@ mod tests {
             ],
         }});
         let disks = disks(&vmi, &volumes, &|_| Some("h".to_owned()));
-        let seen: Vec<_> =
-            disks.iter().map(|one| (one.name.as_str(), one.target.as_str(), one.bootable, one.size)).collect();
+        let seen: Vec<_> = disks
+            .iter()
+            .map(|one| (one.name.as_str(), one.target.as_str(), one.bootable, one.size))
+            .collect();
         assert_eq!(
             seen,
             [("root", "vdb", true, 50), ("init", "sda", false, SMALL), ("data", "vda", false, 1024)]

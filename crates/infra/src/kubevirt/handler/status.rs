@@ -111,7 +111,8 @@ fn entry(vmi: &Value, interface: &Interface, seen: &[(String, String, Vec<std::n
     if !primary {
         sources.push("multus-status");
     }
-    let down = specified_interfaces(vmi).iter().any(|one| one["name"] == interface.name && one["state"] == "down");
+    let down =
+        specified_interfaces(vmi).iter().any(|one| one["name"] == interface.name && one["state"] == "down");
     let mut entry = json!({
         "name": interface.name, "mac": interface.mac, "infoSource": sources.join(", "), "queueCount": 1,
         "podInterfaceName": if primary { "eth0".to_owned() } else { pod_interface(&interface.name) },
@@ -176,7 +177,10 @@ fn migratable(vmi: &mut Value, facts: &Facts<'_>) {
     let disks = disk_obstacle(vmi, facts);
     let others = interface_obstacle(vmi).or_else(|| device_obstacle(vmi));
     let block = !vmi.list("/spec/volumes").iter().all(|volume| claim_of(volume).is_some());
-    vmi.set("/status/migrationMethod", if block || disks.is_some() { "BlockMigration" } else { "LiveMigration" }.into());
+    vmi.set(
+        "/status/migrationMethod",
+        if block || disks.is_some() { "BlockMigration" } else { "LiveMigration" }.into(),
+    );
     for (kind, obstacle) in [
         // What else is in the way is in the way of both.
         ("LiveMigratable", others.clone().or(disks)),
@@ -193,7 +197,10 @@ fn migratable(vmi: &mut Value, facts: &Facts<'_>) {
 fn disk_obstacle(vmi: &Value, facts: &Facts<'_>) -> Option<Obstacle> {
     for volume in vmi.list("/spec/volumes") {
         if volume["hostDisk"].is_object() && !volume.flag("/hostDisk/shared") {
-            return Some(("DisksNotLiveMigratable", "cannot migrate VMI with non-shared HostDisk".to_owned()));
+            return Some((
+                "DisksNotLiveMigratable",
+                "cannot migrate VMI with non-shared HostDisk".to_owned(),
+            ));
         }
         let Some(name) = claim_of(volume) else { continue };
         let modes = (facts.claim)(name).map(|claim| claim["spec"]["accessModes"].clone()).unwrap_or_default();
@@ -210,10 +217,8 @@ fn disk_obstacle(vmi: &Value, facts: &Facts<'_>) -> Option<Obstacle> {
 }
 
 fn interface_obstacle(vmi: &Value) -> Option<Obstacle> {
-    let allowed = vmi
-        .at("/metadata/annotations")
-        .get("kubevirt.io/allow-pod-bridge-network-live-migration")
-        .is_some();
+    let allowed =
+        vmi.at("/metadata/annotations").get("kubevirt.io/allow-pod-bridge-network-live-migration").is_some();
     let bridged = specified_interfaces(vmi).iter().any(|interface| {
         let network = network_of(vmi.at("/spec"), interface);
         interface["bridge"].is_object() && !network.is_null() && is_primary(network)
@@ -227,7 +232,10 @@ fn interface_obstacle(vmi: &Value) -> Option<Obstacle> {
 }
 
 fn device_obstacle(vmi: &Value) -> Option<Obstacle> {
-    if ["gpus", "hostDevices"].iter().any(|list| !vmi.list(&format!("/spec/domain/devices/{list}")).is_empty()) {
+    if ["gpus", "hostDevices"]
+        .iter()
+        .any(|list| !vmi.list(&format!("/spec/domain/devices/{list}")).is_empty())
+    {
         let message = "VMI uses a PCI host devices".to_owned();
         return Some(("HostDeviceNotLiveMigratable", message));
     }
@@ -262,11 +270,23 @@ mod tests {
             vmi: vmi(),
             pod: Place::default(),
             drive: Drive::default(),
-            disks: vec![Disk { name: "root".to_owned(), target: "vda".to_owned(), size: 7, ..Disk::default() }],
+            disks: vec![Disk {
+                name: "root".to_owned(),
+                target: "vda".to_owned(),
+                size: 7,
+                ..Disk::default()
+            }],
             interfaces: vec![
-                Interface { name: "blue".to_owned(), mac: "02:02".to_owned(), network: "a/blue".to_owned(), addresses: vec![] },
                 Interface {
-                    name: "default".to_owned(), mac: "02:01".to_owned(), network: String::new(),
+                    name: "blue".to_owned(),
+                    mac: "02:02".to_owned(),
+                    network: "a/blue".to_owned(),
+                    addresses: vec![],
+                },
+                Interface {
+                    name: "default".to_owned(),
+                    mac: "02:01".to_owned(),
+                    network: String::new(),
                     addresses: vec!["10.0.0.1".parse().unwrap()],
                 },
             ],
@@ -277,7 +297,12 @@ mod tests {
         let claim = Arc::new(json!({"spec": {"accessModes": modes}}));
         let mut vmi = vmi();
         let facts = Facts {
-            plan: &plan(), state, agent, settled: false, claim: &|_| Some(Arc::clone(&claim)), now: "1",
+            plan: &plan(),
+            state,
+            agent,
+            settled: false,
+            claim: &|_| Some(Arc::clone(&claim)),
+            now: "1",
         };
         running(&mut vmi, &facts);
         vmi

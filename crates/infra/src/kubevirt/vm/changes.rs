@@ -117,9 +117,7 @@ fn retain(spec: &mut Value, pointer: &str, keep: impl Fn(&Value) -> bool) {
 fn prune(value: &mut Value) {
     if let Some(map) = value.as_object_mut() {
         map.values_mut().for_each(prune);
-        map.retain(|_, one| {
-            !(one.is_null() || one.as_array().is_some_and(Vec::is_empty))
-        });
+        map.retain(|_, one| !(one.is_null() || one.as_array().is_some_and(Vec::is_empty)));
     } else if let Some(list) = value.as_array_mut() {
         list.iter_mut().for_each(prune);
     }
@@ -162,7 +160,8 @@ fn same(one: &Value, other: &Value) -> bool {
     let (mut one, mut other) = (json!({"it": one}), json!({"it": other}));
     prune(&mut one);
     prune(&mut other);
-    let empty = |value: &Value| value.at("/it").as_object().is_some_and(Map::is_empty) || value.at("/it").is_null();
+    let empty =
+        |value: &Value| value.at("/it").as_object().is_some_and(Map::is_empty) || value.at("/it").is_null();
     one == other || (empty(&one) && empty(&other))
 }
 
@@ -234,7 +233,10 @@ mod tests {
             ("/volumes", json!([{"name": "root", "dataVolume": {"name": "another"}}])),
             ("/terminationGracePeriodSeconds", json!(1)),
         ] {
-            assert!(restart_reason(&spec(), &changed(pointer, value.clone()), &vmi()).is_some(), "{pointer} {value}");
+            assert!(
+                restart_reason(&spec(), &changed(pointer, value.clone()), &vmi()).is_some(),
+                "{pointer} {value}"
+            );
         }
     }
 
@@ -250,11 +252,15 @@ mod tests {
     #[test]
     fn disks_and_interfaces_are_plugged_in() {
         let mut new = spec();
-        let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": true}});
+        let volume =
+            json!({"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": true}});
         new["volumes"].as_array_mut().unwrap().push(volume);
         let disks = new.pointer_mut("/domain/devices/disks").unwrap().as_array_mut().unwrap();
         disks.push(json!({"name": "data", "disk": {"bus": "scsi"}}));
-        new["networks"].as_array_mut().unwrap().push(json!({"name": "blue", "multus": {"networkName": "blue"}}));
+        new["networks"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "blue", "multus": {"networkName": "blue"}}));
         let interfaces = new.pointer_mut("/domain/devices/interfaces").unwrap().as_array_mut().unwrap();
         interfaces.push(json!({"name": "blue", "bridge": {}}));
         assert_eq!(restart_reason(&spec(), &new, &vmi()), None);

@@ -127,7 +127,10 @@ mod tests {
             "spec": {"sourceRef": {"kind": "DataSource", "name": "fedora"}, "storage": {}},
         });
         let volume = data_volume(&vm(), &template, Some(json!({"pvc": {"name": "p", "namespace": "n"}})));
-        assert_eq!(volume["spec"], json!({"source": {"pvc": {"name": "p", "namespace": "n"}}, "storage": {}}));
+        assert_eq!(
+            volume["spec"],
+            json!({"source": {"pvc": {"name": "p", "namespace": "n"}}, "storage": {}})
+        );
         assert_eq!(volume.label("kubevirt.io/created-by"), "u");
         assert_eq!(volume.annotation("a"), "b");
         assert!(volume.is_controlled_by("u"));

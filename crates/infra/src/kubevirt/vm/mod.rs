@@ -17,7 +17,7 @@ use self::status::{Facts, Trouble};
 use self::strategy::{Step, Strategy};
 use super::instance::{self, claims};
 use super::names::{LATEST_API_ANNOTATION, STORAGE_API_ANNOTATION, VM_FINALIZER};
-use super::shapes::{self, Problem};
+use super::shapes;
 use crate::client::{ApiError, Cache, Client, Identity, Result};
 use crate::context::{Context, Tasks};
 use crate::controller::{Controller, Looked, Next, Watch};
@@ -188,22 +188,17 @@ impl Machines {
     /// Finds the shape of a machine, and gives the machine with it applied.
     async fn shape(&self, vm: &mut Value, looks: &mut Looks) -> Option<Value> {
         let shaped = async {
-            let refs = shapes::ensure_revisions(&self.context, vm).await?;
-            for (name, value) in [("instancetypeRef", refs.instancetype), ("preferenceRef", refs.preference)] {
-                let pointer = format!("/status/{name}");
-                if value.is_null() { vm.unset(&pointer) } else { vm.set(&pointer, value) }
+            shapes::ensure_revisions(&self.context, vm).await?;
+            // What was just written into the status is the machine's from here on.
+            if let Some(now) = self.client.cache(&VM).get(&Key::of(vm)) {
+                *vm = (*now).clone();
             }
             shapes::expand(&self.context, vm).await
         };
         match shaped.await {
             Ok(expanded) => Some(expanded),
-            Err(Problem::Api(failure)) => {
-                looks.fail("FailedFindInstancetype", failure);
-                None
-            }
             Err(problem) => {
-                looks.trouble =
-                    Some(Trouble { reason: "FailedFindInstancetype", message: problem.to_string() });
+                looks.trouble = Some(Trouble { reason: "FailedFindInstancetype", message: problem.message });
                 // What is missing may come; nobody tells.
                 looks.next = Some(Next::After(SHAPE_AGAIN));
                 None

@@ -53,8 +53,7 @@ const ROWS: &[Row] = &[
     ("ErrImagePull", |seen| seen.is_not_synchronized_for("ErrImagePull")),
     ("ImagePullBackOff", |seen| seen.is_not_synchronized_for("ImagePullBackOff")),
     ("Starting", |seen| {
-        seen.vmi
-            .is_some_and(|vmi| is_unprocessed(vmi) || matches!(phase(vmi), "Scheduling" | "Scheduled"))
+        seen.vmi.is_some_and(|vmi| is_unprocessed(vmi) || matches!(phase(vmi), "Scheduling" | "Scheduled"))
     }),
     ("CrashLoopBackOff", |seen| {
         seen.vmi.is_none_or(is_final)
@@ -63,7 +62,8 @@ const ROWS: &[Row] = &[
     }),
     ("Stopped", |seen| seen.vmi.is_none_or(is_final)),
     ("WaitingForReceiver", |seen| {
-        seen.strategy == Strategy::WaitAsReceiver && seen.vmi.is_some_and(|vmi| phase(vmi) == "WaitingForSync")
+        seen.strategy == Strategy::WaitAsReceiver
+            && seen.vmi.is_some_and(|vmi| phase(vmi) == "WaitingForSync")
     }),
 ];
 
@@ -185,7 +185,8 @@ mod tests {
     fn volumes_are_filled_and_bound_before_the_start() {
         assert_eq!(word(&always(), None, &[volume(&json!({}))]), "Provisioning");
         assert_eq!(word(&always(), None, &[volume(&json!({"phase": "ImportInProgress"}))]), "Provisioning");
-        let bound = json!({"phase": "WaitForFirstConsumer", "conditions": [{"type": "Bound", "status": "True"}]});
+        let bound =
+            json!({"phase": "WaitForFirstConsumer", "conditions": [{"type": "Bound", "status": "True"}]});
         assert_eq!(word(&always(), None, &[volume(&bound)]), "Provisioning");
         let waiting = [volume(&json!({"phase": "WaitForFirstConsumer"})), claim("Pending")];
         assert_eq!(word(&always(), Some(&vmi("Pending")), &waiting), "WaitingForVolumeBinding");

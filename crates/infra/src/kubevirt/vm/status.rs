@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::failures;
 use super::printable::{Disk, Sight};
 use super::strategy::{self, Strategy};
-use super::failures;
 use crate::clock;
 use crate::kubevirt::names::GENERATION_ANNOTATION;
 use crate::object::{Condition, Object as _, drop_condition};

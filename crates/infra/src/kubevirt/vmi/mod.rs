@@ -125,10 +125,8 @@ impl Instances {
         }
         match readiness {
             Readiness::Missing(claim) => {
-                let message = format!(
-                    "PVC {}/{claim} does not exist, waiting for it to appear",
-                    vmi.namespace()
-                );
+                let message =
+                    format!("PVC {}/{claim} does not exist, waiting for it to appear", vmi.namespace());
                 return Ok(Some(Trouble { reason: "FailedPvcNotFound", message }));
             }
             Readiness::WaitForConsumer => {

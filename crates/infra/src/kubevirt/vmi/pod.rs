@@ -8,8 +8,8 @@ use super::volumes;
 use crate::kinds::VMI;
 use crate::kubevirt::names::{
     COMPONENT_LABEL, CREATED_BY_LABEL, DOMAIN_ANNOTATION, LATEST_API_ANNOTATION, MACHINE_TYPE_LABEL,
-    PROVISIONING_ANNOTATION, SCHEDULABLE_LABEL, STORAGE_API_ANNOTATION, UNPAUSED_GATE, VERSION, VM_NAME_LABEL,
-    VMI_ID_LABEL,
+    PROVISIONING_ANNOTATION, SCHEDULABLE_LABEL, STORAGE_API_ANNOTATION, UNPAUSED_GATE, VERSION,
+    VM_NAME_LABEL, VMI_ID_LABEL,
 };
 use crate::kubevirt::uuid;
 use crate::object::{Object as _, owned_by};
@@ -78,7 +78,8 @@ pub fn launcher(vmi: &Value, block: &dyn Fn(&str) -> bool) -> Value {
             pod["spec"][to] = spec.at(from).clone();
         }
     }
-    let account = spec.list("/volumes").iter().find_map(|one| one.at("/serviceAccount/serviceAccountName").as_str());
+    let account =
+        spec.list("/volumes").iter().find_map(|one| one.at("/serviceAccount/serviceAccountName").as_str());
     if let Some(account) = account {
         pod["spec"]["serviceAccountName"] = account.into();
         pod["spec"]["automountServiceAccountToken"] = true.into();
@@ -330,7 +331,10 @@ mod tests {
         assert_eq!(spec["topologySpreadConstraints"], json!([{"maxSkew": 1}]));
         assert_eq!(spec["terminationGracePeriodSeconds"], 210);
         assert_eq!((&spec["hostname"], &spec["subdomain"]), (&json!("host"), &json!("sub")));
-        assert_eq!(spec["readinessGates"], json!([{"conditionType": "kubevirt.io/virtual-machine-unpaused"}]));
+        assert_eq!(
+            spec["readinessGates"],
+            json!([{"conditionType": "kubevirt.io/virtual-machine-unpaused"}])
+        );
         assert_eq!(spec["restartPolicy"], "Never");
         assert_eq!(spec["enableServiceLinks"], false);
         assert_eq!(spec["automountServiceAccountToken"], false);
@@ -339,7 +343,9 @@ mod tests {
         assert_eq!(compute["volumeDevices"], json!([{"name": "root", "devicePath": "/dev/root"}]));
         assert_eq!(compute["ports"], json!([{"name": "ssh", "containerPort": 22, "protocol": "TCP"}]));
         let volumes = spec["volumes"].as_array().unwrap();
-        assert!(volumes.contains(&json!({"name": "root", "persistentVolumeClaim": {"claimName": "root-disk"}})));
+        assert!(
+            volumes.contains(&json!({"name": "root", "persistentVolumeClaim": {"claimName": "root-disk"}}))
+        );
         assert!(volumes.contains(&json!({"name": "init-udata", "secret": {"secretName": "data"}})));
     }
 
@@ -357,6 +363,9 @@ mod tests {
         assert_eq!(pod.annotation("kubevirt.io/ephemeral-provisioning"), "true");
         assert_eq!(pod["spec"]["containers"][0]["command"][0], "/bin/bash");
         let mounts = pod["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
-        assert!(mounts.contains(&json!({"name": "root", "mountPath": "/var/run/kubevirt-private/vmi-disks/root"})));
+        assert!(
+            mounts
+                .contains(&json!({"name": "root", "mountPath": "/var/run/kubevirt-private/vmi-disks/root"}))
+        );
     }
 }

@@ -183,7 +183,9 @@ fn update_ready(vmi: &mut Value, facts: &Facts<'_>) {
             ("False", "GuestNotRunning", "Guest VM is not reported as running")
         }
         Some(pod) => match pod.condition("Ready") {
-            Value::Null => ("False", "PodConditionMissing", "virt-launcher pod is missing the Ready condition"),
+            Value::Null => {
+                ("False", "PodConditionMissing", "virt-launcher pod is missing the Ready condition")
+            }
             ready => (ready.text("/status"), ready.text("/reason"), ready.text("/message")),
         },
     };
@@ -214,7 +216,8 @@ fn update_hotplug(vmi: &mut Value, now: &str) {
     let grown = [
         ("HotVCPUChange", current.is_some() && sockets.is_some() && sockets != current),
         ("HotMemoryChange", {
-            let (wanted, now) = (vmi.at("/spec/domain/memory/guest"), vmi.at("/status/memory/guestRequested"));
+            let (wanted, now) =
+                (vmi.at("/spec/domain/memory/guest"), vmi.at("/status/memory/guestRequested"));
             !wanted.is_null() && !now.is_null() && quantity::of(wanted) != quantity::of(now)
         }),
     ];
@@ -277,14 +280,19 @@ mod tests {
         let scheduling = update(&new, Some(&pod("Pending", false)), &Readiness::Ready);
         assert_eq!(phase(&scheduling), "Scheduling");
         assert_eq!(scheduling.condition("Ready")["reason"], "GuestNotRunning");
-        assert_eq!(phase(&update(&scheduling, Some(&pod("Running", false)), &Readiness::Ready)), "Scheduling");
+        assert_eq!(
+            phase(&update(&scheduling, Some(&pod("Running", false)), &Readiness::Ready)),
+            "Scheduling"
+        );
         let scheduled = update(&scheduling, Some(&pod("Running", true)), &Readiness::Ready);
         assert_eq!(phase(&scheduled), "Scheduled");
         assert_eq!(scheduled.text("/status/nodeName"), "n");
         assert_eq!(scheduled.label("kubevirt.io/nodeName"), "n");
         assert_eq!(scheduled.at("/status/activePods"), &json!({"p": "n"}));
         assert_eq!(scheduled.text("/status/qosClass"), "Burstable");
-        for (state, lost) in [(&scheduling, None), (&scheduled, None), (&scheduled, Some(pod("Failed", false)))] {
+        for (state, lost) in
+            [(&scheduling, None), (&scheduled, None), (&scheduled, Some(pod("Failed", false)))]
+        {
             assert_eq!(phase(&update(state, lost.as_ref(), &Readiness::Ready)), "Failed");
         }
     }

@@ -86,7 +86,11 @@ fn add(mounts: &mut Mounts, volume: &Value, block: &dyn Fn(&str) -> bool) {
     }
     let path = |what: &str| format!("/var/run/kubevirt-private/{what}/{name}");
     if let Some(secret) = volume.get("secret") {
-        mounts.mount(name, ("secret", named(secret, "secretName", secret.text("/secretName"))), &path("secret"));
+        mounts.mount(
+            name,
+            ("secret", named(secret, "secretName", secret.text("/secretName"))),
+            &path("secret"),
+        );
     } else if let Some(map) = volume.get("configMap") {
         mounts.mount(name, ("configMap", named(map, "name", map.text("/name"))), &path("config-map"));
     } else if let Some(sysprep) = volume.get("sysprep") {
@@ -98,7 +102,8 @@ fn add(mounts: &mut Mounts, volume: &Value, block: &dyn Fn(&str) -> bool) {
     } else if let Some(downward) = volume.get("downwardAPI") {
         mounts.mount(name, ("downwardAPI", json!({"items": downward["fields"]})), &path("downwardapi"));
     } else if let Some(disk) = volume.get("hostDisk") {
-        let directory = disk.text("/path").rsplit_once('/').map_or("/", |(directory, _)| directory).to_owned();
+        let directory =
+            disk.text("/path").rsplit_once('/').map_or("/", |(directory, _)| directory).to_owned();
         let source = json!({"path": directory, "type": "DirectoryOrCreate"});
         mounts.mount(name, ("hostPath", source), &path("vmi-disks"));
     }
@@ -140,7 +145,9 @@ fn disk_container(name: &str, disk: &Value, command: &Value) -> Value {
 /// The containers that hold the disks which come as images.
 pub fn disk_containers(spec: &Value) -> Vec<Value> {
     let command = json!(["/usr/bin/container-disk"]);
-    container_disks(spec).map(|(name, disk)| disk_container(&format!("volume{name}"), disk, &command)).collect()
+    container_disks(spec)
+        .map(|(name, disk)| disk_container(&format!("volume{name}"), disk, &command))
+        .collect()
 }
 
 /// What makes sure that the images of disks are there before anything else runs.
@@ -207,7 +214,8 @@ pub fn claim_info(name: &str, claim: &Value) -> Value {
         "" => "Filesystem",
         given => given,
     };
-    let mut info = json!({"claimName": name, "volumeMode": mode, "accessModes": claim["spec"]["accessModes"]});
+    let mut info =
+        json!({"claimName": name, "volumeMode": mode, "accessModes": claim["spec"]["accessModes"]});
     if claim.at("/status/capacity").is_object() {
         info["capacity"] = claim["status"]["capacity"].clone();
     }
@@ -228,15 +236,20 @@ pub fn claim_info(name: &str, claim: &Value) -> Value {
 pub fn statuses(vmi: &Value, claim: &dyn Fn(&str) -> Option<Arc<Value>>) -> Vec<Value> {
     let old = vmi.list("/status/volumeStatus");
     let known = |name: &str| old.iter().find(|one| one["name"] == name);
-    let mut entries: Vec<Value> =
-        old.iter().filter(|one| one["hotplugVolume"].is_object() || one["memoryDumpVolume"].is_object()).cloned().collect();
+    let mut entries: Vec<Value> = old
+        .iter()
+        .filter(|one| one["hotplugVolume"].is_object() || one["memoryDumpVolume"].is_object())
+        .cloned()
+        .collect();
     for volume in vmi.list("/spec/volumes") {
         let name = volume.text("/name");
         if is_hotplugged(volume) || entries.iter().any(|one| one["name"] == name) {
             continue;
         }
         let mut entry = known(name).cloned().unwrap_or_else(|| json!({"name": name, "target": ""}));
-        if let Some(info) = claim_of(volume).and_then(|name| claim(name).map(|found| claim_info(name, &found))) {
+        if let Some(info) =
+            claim_of(volume).and_then(|name| claim(name).map(|found| claim_info(name, &found)))
+        {
             entry["persistentVolumeClaimInfo"] = info;
         }
         entries.push(entry);
@@ -259,9 +272,7 @@ mod tests {
 
     fn ready(phase: Option<&str>, claims: &[&str]) -> Readiness {
         let volume = phase.map(|phase| Arc::new(json!({"status": {"phase": phase}})));
-        readiness(&vmi(), &|_| volume.clone(), &|name| {
-            claims.contains(&name).then(|| Arc::new(json!({})))
-        })
+        readiness(&vmi(), &|_| volume.clone(), &|name| claims.contains(&name).then(|| Arc::new(json!({}))))
     }
 
     #[test]
@@ -280,9 +291,12 @@ mod tests {
     #[test]
     fn statuses_are_sorted_and_keep_what_is_known() {
         let mut vmi = vmi();
-        vmi.set("/status/volumeStatus", json!([
-            {"name": "b", "target": "vda"}, {"name": "h", "target": "sda", "hotplugVolume": {}},
-        ]));
+        vmi.set(
+            "/status/volumeStatus",
+            json!([
+                {"name": "b", "target": "vda"}, {"name": "h", "target": "sda", "hotplugVolume": {}},
+            ]),
+        );
         let claim = Arc::new(json!({"spec": {"accessModes": ["ReadWriteOnce"]}}));
         let entries = statuses(&vmi, &|_| Some(Arc::clone(&claim)));
         let names: Vec<_> = entries.iter().map(|one| (one.text("/name"), one.text("/target"))).collect();

@@ -1,4 +1,4 @@
-use super::super::ends::Protocol;
+use super::super::ends::{Party, Protocol};
 use super::*;
 
 fn service(name: &str, spec: &Value) -> Value {
@@ -122,7 +122,6 @@ async fn the_api_server_is_reached_by_its_service_and_can_be_lost() {
     fabric.connect_name(&client, "kubernetes.default.svc", 443).await.unwrap();
     assert_eq!(api.recv().await.unwrap().peer().ip(), ip("10.64.0.4"));
     fabric.connect(&client, ip("203.0.113.10"), 6443).await.unwrap();
-    use super::super::ends::Party;
     fabric.cut(Party::Api, Party::Namespace("a".to_owned()));
     let lost = fabric.connect_name(&client, "kubernetes.default.svc", 443).await;
     assert_eq!(lost.unwrap_err(), FabricError::TimedOut);

@@ -123,7 +123,7 @@ fn a_named_port_may_be_another_in_each_pod() {
     let changes = planned(&service(&json!({})), vec![running("a", "10.0.0.1", true), other], &[]);
     let mut ports: Vec<_> =
         changes.iter().map(|change| created(change)["ports"][0]["port"].clone()).collect();
-    ports.sort_by_key(|port| port.as_i64());
+    ports.sort_by_key(Value::as_i64);
     assert_eq!(ports, [8080, 9090]);
 }
 
