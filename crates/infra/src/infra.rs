@@ -80,6 +80,7 @@ impl Infra {
         install::install(&context.client, reach).await?;
         storage::install(context).await?;
         hosts::install(context).await?;
+        kubevirt::install(context).await?;
         network::start(context, &mut self.tasks);
         hosts::start(context, &mut self.tasks);
         scheduler::start(context, &mut self.tasks);

@@ -127,8 +127,12 @@ table! {
     VALIDATING_WEBHOOKS = "admissionregistration.k8s.io" "v1" "ValidatingWebhookConfiguration" "validatingwebhookconfigurations" false false;
     /// Questions about rights.
     SUBJECT_ACCESS_REVIEW = "authorization.k8s.io" "v1" "SubjectAccessReview" "subjectaccessreviews" false false;
+    /// Requests for certificates.
+    CERTIFICATE_REQUEST = "certificates.k8s.io" "v1" "CertificateSigningRequest" "certificatesigningrequests" false true;
     /// Roles.
     CLUSTER_ROLE = "rbac.authorization.k8s.io" "v1" "ClusterRole" "clusterroles" false false;
+    /// Who has which role everywhere.
+    CLUSTER_ROLE_BINDING = "rbac.authorization.k8s.io" "v1" "ClusterRoleBinding" "clusterrolebindings" false false;
     /// Snapshots of volumes.
     VOLUME_SNAPSHOT = "snapshot.storage.k8s.io" "v1" "VolumeSnapshot" "volumesnapshots" true true;
     /// What is behind a snapshot.

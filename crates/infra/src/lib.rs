@@ -9,6 +9,7 @@ pub mod cdi;
 pub mod client;
 pub mod clock;
 pub mod context;
+pub mod control;
 pub mod controller;
 pub mod crds;
 pub mod events;

@@ -99,6 +99,8 @@ struct Table {
     base: Vec<Rule>,
     /// The rules added later, newest last.
     added: Vec<Rule>,
+    /// How often the rules were changed.
+    revision: u64,
 }
 
 /// The table of rules. Clones share it.
@@ -118,7 +120,7 @@ impl Stages {
     pub fn new(profile: Profile, seed: u64) -> Self {
         // A test makes sure that the built-in table can be read.
         let base = serde_json::from_str(BUILT_IN).unwrap_or_default();
-        let table = Table { base, added: Vec::new() };
+        let table = Table { base, ..Table::default() };
         Self { profile, seed, table: Arc::new(RwLock::new(table)), changed: Arc::default() }
     }
 
@@ -134,7 +136,10 @@ impl Stages {
 
     /// Adds a rule that goes before the older ones.
     pub fn add(&self, rule: Rule) {
-        self.table.write().added.push(rule);
+        let mut table = self.table.write();
+        table.added.push(rule);
+        table.revision += 1;
+        drop(table);
         self.changed.notify_waiters();
     }
 
@@ -144,9 +149,27 @@ impl Stages {
         let before = table.added.len();
         table.added.retain(|rule| rule.name != name);
         let removed = before - table.added.len();
+        table.revision += 1;
         drop(table);
         self.changed.notify_waiters();
         removed
+    }
+
+    /// Whether anything ever asks for a stage.
+    pub fn knows(&self, stage: &str) -> bool {
+        self.table.read().base.iter().any(|rule| rule.stage == stage)
+    }
+
+    /// The stages anything ever asks for.
+    pub fn names(&self) -> Vec<String> {
+        let names: std::collections::BTreeSet<String> =
+            self.table.read().base.iter().map(|rule| rule.stage.clone()).collect();
+        names.into_iter().collect()
+    }
+
+    /// How often the rules were changed: who waits on a stage that hangs asks again when this is another number.
+    pub fn revision(&self) -> u64 {
+        self.table.read().revision
     }
 
     /// The rules that were added.

@@ -292,7 +292,7 @@ impl Caches {
             let mut task = tokio::task::JoinSet::new();
             // The task must not keep alive the table that ends it.
             let connection = client.inner.clone();
-            task.spawn(informer::feed(connection, Arc::clone(&cache)));
+            task.spawn(informer::feed(connection, Arc::clone(&cache), String::new()));
             Running { cache, _task: task }
         });
         Arc::clone(&running.cache)

@@ -19,9 +19,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 const WATCH: Duration = Duration::from_mins(5);
 
 /// Keeps the cache true until the task is dropped.
-pub(super) async fn feed(client: kube::Client, cache: Arc<Cache>) {
+pub(super) async fn feed(client: kube::Client, cache: Arc<Cache>, fields: String) {
     loop {
-        if let Err(failure) = list_and_watch(&client, &cache).await {
+        if let Err(failure) = list_and_watch(&client, &cache, &fields).await {
             tracing::debug!(kind = cache.kind().kind, %failure, "a watch is started anew");
             tokio::time::sleep(PAUSE).await;
         }
@@ -29,16 +29,16 @@ pub(super) async fn feed(client: kube::Client, cache: Arc<Cache>) {
 }
 
 /// Lists, and watches until the server has lost the thread.
-async fn list_and_watch(client: &kube::Client, cache: &Cache) -> Result {
+async fn list_and_watch(client: &kube::Client, cache: &Cache, fields: &str) -> Result {
     let kind = cache.kind();
-    let mut list: Value = client.request(get(&kind.path("", ""))?).await?;
+    let base = format!("{}?fieldSelector={}", kind.path("", ""), fields.replace('=', "%3D"));
+    let mut list: Value = client.request(get(&base)?).await?;
     let mut version = list.version();
     let Value::Array(items) = list["items"].take() else { return Err(malformed(kind)) };
     cache.learn_all(items, version);
     loop {
         let path = format!(
-            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={}",
-            kind.path("", ""),
+            "{base}&watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={}",
             WATCH.as_secs()
         );
         let events = client.request_events::<Value>(get(&path)?).await?;

@@ -27,7 +27,7 @@ pub type Result<T = (), E = ApiError> = std::result::Result<T, E>;
 pub struct Identity {
     /// The program, as in `User-Agent`: what managed fields are called after.
     pub program: &'static str,
-    /// The user it acts as.
+    /// The user it acts as; empty for the connection's own.
     pub user: &'static str,
 }
 
@@ -131,6 +131,15 @@ impl Client {
     /// All objects of a kind, as known from a watch that is started with the first call for a kind.
     pub fn cache(&self, kind: &'static Kind) -> Arc<Cache> {
         self.caches.of(kind, self)
+    }
+
+    /// The objects of a kind that a field selector picks, as known from a watch that ends with what is returned
+    /// beside the cache.
+    pub fn cache_where(&self, kind: &'static Kind, fields: &str) -> (Arc<Cache>, tokio::task::JoinSet<()>) {
+        let cache = Arc::new(Cache::new(kind));
+        let mut task = tokio::task::JoinSet::new();
+        task.spawn(informer::feed(self.inner.clone(), Arc::clone(&cache), fields.to_owned()));
+        (cache, task)
     }
 
     /// An object as it is now on the server.
@@ -291,13 +300,14 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Request<Vec<u8>>> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::USER_AGENT, self.identity.program)
-            .header("impersonate-user", self.identity.user)
-            // What the components may do is not what is emulated here.
-            .header("impersonate-group", "system:masters");
+        let mut request =
+            Request::builder().method(method).uri(path).header(header::USER_AGENT, self.identity.program);
+        if !self.identity.user.is_empty() {
+            request = request
+                .header("impersonate-user", self.identity.user)
+                // What the components may do is not what is emulated here.
+                .header("impersonate-group", "system:masters");
+        }
         let mut bytes = Vec::new();
         if let Some((form, value)) = body {
             request = request.header(header::CONTENT_TYPE, form);

@@ -218,7 +218,7 @@ impl Hook {
 
 /// All webhooks of all components.
 pub fn hooks() -> impl Iterator<Item = &'static Hook> {
-    [crate::kubevirt::HOOKS, crate::cdi::HOOKS].into_iter().flatten()
+    crate::kubevirt::HOOKS.iter().copied().chain([crate::cdi::HOOKS]).flatten()
 }
 
 /// The webhook at a path.

@@ -13,13 +13,14 @@ use crate::kinds::{API_SERVICE, MUTATING_WEBHOOKS, NAMESPACE, SERVICE, VALIDATIN
 
 /// The services the components are behind: namespace and name.
 pub const SERVICES: &[(&str, &str)] =
-    &[("kubevirt", "virt-api"), ("cdi", "cdi-api"), ("cdi", "cdi-uploadproxy")];
+    &[("kubevirt", "virt-api"), ("cdi", "cdi-api"), ("cdi", "cdi-uploadproxy"), ("trellis-lab", "lab-api")];
 
 /// The aggregated APIs: group, version, and the service behind.
 const APIS: &[(&str, &str, &str, &str)] = &[
     ("subresources.kubevirt.io", "v1", "kubevirt", "virt-api"),
     ("subresources.kubevirt.io", "v1alpha3", "kubevirt", "virt-api"),
     ("upload.cdi.kubevirt.io", "v1beta1", "cdi", "cdi-api"),
+    ("lab.trellis.dev", "v1", "trellis-lab", "lab-api"),
 ];
 
 /// How an API server reaches the service.
@@ -33,7 +34,7 @@ pub enum Reach<'l> {
 
 /// The groups of the aggregated APIs, for discovery.
 pub(super) fn groups() -> Value {
-    let groups: Vec<Value> = ["subresources.kubevirt.io", "upload.cdi.kubevirt.io"].iter().map(|group| {
+    let groups: Vec<Value> = ["subresources.kubevirt.io", "upload.cdi.kubevirt.io", "lab.trellis.dev"].iter().map(|group| {
         let versions: Vec<Value> = APIS.iter().filter(|(name, ..)| name == group)
             .map(|(group, version, ..)| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
             .collect();
@@ -44,7 +45,7 @@ pub(super) fn groups() -> Value {
 
 /// Tells the API server of the service.
 pub async fn install(client: &Client, reach: Reach<'_>) -> Result {
-    for namespace in ["kubevirt", "cdi"] {
+    for namespace in ["kubevirt", "cdi", "trellis-lab"] {
         client.create_if_absent(&NAMESPACE, json!({"metadata": {"name": namespace}})).await?;
     }
     for (namespace, name) in SERVICES {

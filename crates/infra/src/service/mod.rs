@@ -42,6 +42,7 @@ type Route = (&'static str, for<'c> fn(&'c Context, Call) -> BoxFuture<'c, Respo
 
 /// The aggregated APIs and other paths by their beginning.
 const ROUTES: &[Route] = &[
+    ("/apis/lab.trellis.dev", |context, call| Box::pin(crate::control::serve(context, call))),
     ("/apis/subresources.kubevirt.io", |context, call| {
         Box::pin(crate::kubevirt::subresources::serve(context, call))
     }),

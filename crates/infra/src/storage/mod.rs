@@ -1,12 +1,51 @@
-//! Storage: classes, volumes, claims, snapshots.
+//! Storage: classes, volumes, claims, snapshots and their way to the nodes.
+//!
+//! What a kube-controller-manager does (binding, the first step of growing, attaching) runs only where there is none;
+//! what comes with a CSI driver (provisioning, growing, attaching, snapshots) always runs, for the drivers of this
+//! table:
+//!
+//! | class | driver | shapes | binding | topology | grows | snapshots | clones |
+//! |---|---|---|---|---|---|---|---|
+//! | `replicated` (default, also for machines) | `rbd.csi.ceph.com` | RWX and RWO Block, RWO Filesystem | Immediate | – | yes | yes | yes |
+//! | `local` | `kubevirt.io.hostpath-provisioner` | RWO Filesystem | WaitForFirstConsumer | one host | no | no | no |
+//! | `zonal` | `ebs.csi.aws.com` | RWO Block and Filesystem | WaitForFirstConsumer | one zone | yes | yes | no |
+//! | `unknown` | `csi.storage.trellis.dev` | RWX and RWO Filesystem | Immediate | – | yes | no | no |
+//!
+//! The first three are provisioners CDI knows the abilities of, the last is not. RWO always includes RWOP. Classes that
+//! people add for the same drivers work as well; each class is a pool of its own.
+//!
+//! From outside, [`Storage`] sets how much fits into a class and slows or breaks it.
+
+mod binder;
+mod classes;
+mod deleter;
+mod matching;
+mod outside;
+mod provision;
+mod provisioner;
+mod registrar;
+mod told;
+mod waits;
 
 use crate::client::Result;
 use crate::context::{Context, Tasks};
+use crate::settings::Manager;
+
+pub use classes::{DRIVERS, Driver, driver};
+pub use outside::Storage;
 
 /// Makes the classes of storage.
-pub async fn install(_context: &Context) -> Result {
-    Ok(())
+pub async fn install(context: &Context) -> Result {
+    classes::install(&context.client).await
 }
 
 /// Starts the provisioner, the binder and the snapshot controller.
-pub fn start(_context: &Context, _tasks: &mut Tasks) {}
+pub fn start(context: &Context, tasks: &mut Tasks) {
+    tasks.control(registrar::Registrar::new(context));
+    tasks.control(provisioner::Provisioner::new(context));
+    tasks.control(deleter::Deleter::new(context));
+    if context.settings.manager == Manager::Embedded {
+        tasks.control(binder::ClaimBinder::new(context));
+        tasks.control(binder::VolumeBinder::new(context));
+    }
+}

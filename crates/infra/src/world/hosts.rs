@@ -27,37 +27,47 @@ impl Host {
 /// The hosts by name.
 #[derive(Debug)]
 pub struct Hosts {
-    hosts: RwLock<BTreeMap<String, Host>>,
+    known: RwLock<BTreeMap<String, Host>>,
+    /// How often each was switched on or off.
+    boots: RwLock<BTreeMap<String, u64>>,
     changed: watch::Sender<()>,
 }
 
 impl Default for Hosts {
     fn default() -> Self {
-        Self { hosts: RwLock::default(), changed: watch::Sender::new(()) }
+        Self { known: RwLock::default(), boots: RwLock::default(), changed: watch::Sender::new(()) }
     }
 }
 
 impl Hosts {
     /// Adds a host, or changes how it is.
     pub fn set(&self, name: &str, host: Host) {
-        self.hosts.write().insert(name.to_owned(), host);
+        let before = self.known.write().insert(name.to_owned(), host);
+        if before.is_some_and(|before| before.powered != host.powered) {
+            *self.boots.write().entry(name.to_owned()).or_default() += 1;
+        }
         self.changed.send_replace(());
     }
 
     /// Takes a host away.
     pub fn remove(&self, name: &str) {
-        self.hosts.write().remove(name);
+        self.known.write().remove(name);
         self.changed.send_replace(());
     }
 
     /// How a host is; nothing where there is no such host here, such as a real one beside the emulated.
     pub fn get(&self, name: &str) -> Option<Host> {
-        self.hosts.read().get(name).copied()
+        self.known.read().get(name).copied()
+    }
+
+    /// How often a host was switched on or off: whatever ran there before the last time is gone.
+    pub fn boots(&self, name: &str) -> u64 {
+        self.boots.read().get(name).copied().unwrap_or_default()
     }
 
     /// All hosts by name.
     pub fn all(&self) -> BTreeMap<String, Host> {
-        self.hosts.read().clone()
+        self.known.read().clone()
     }
 
     /// Tells when any host has changed.

@@ -154,18 +154,15 @@ const SCROLLBACK: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Console {
     shown: broadcast::Sender<Bytes>,
-    typed: mpsc::UnboundedSender<Bytes>,
-    keyboard: Mutex<Option<mpsc::UnboundedReceiver<Bytes>>>,
+    typed: broadcast::Sender<Bytes>,
     scrollback: Mutex<VecDeque<u8>>,
 }
 
 impl Default for Console {
     fn default() -> Self {
-        let (typed, keyboard) = mpsc::unbounded_channel();
         Self {
             shown: broadcast::Sender::new(1024),
-            typed,
-            keyboard: Mutex::new(Some(keyboard)),
+            typed: broadcast::Sender::new(1024),
             scrollback: Mutex::default(),
         }
     }
@@ -194,9 +191,9 @@ impl Console {
         let _ = self.typed.send(bytes);
     }
 
-    /// What is typed; the guest takes it once.
-    pub fn keyboard(&self) -> Option<mpsc::UnboundedReceiver<Bytes>> {
-        self.keyboard.lock().take()
+    /// What is typed from now on; for the guest.
+    pub fn keyboard(&self) -> broadcast::Receiver<Bytes> {
+        self.typed.subscribe()
     }
 }
 
