@@ -1,7 +1,11 @@
 //! CDI: volumes with content.
 
+mod admission;
 mod claim;
+mod clone;
 pub mod config;
+mod cron;
+mod datasource;
 mod datavolume;
 mod import;
 pub mod names;
@@ -14,10 +18,8 @@ mod worker;
 
 use crate::client::Result;
 use crate::context::{Context, Tasks};
-use crate::service::admission::Hook;
 
-/// The webhooks of CDI.
-pub const HOOKS: &[Hook] = &[];
+pub use admission::HOOKS;
 
 /// Makes the objects of the installation.
 pub async fn install(context: &Context, upload: Option<config::UploadAddress<'_>>) -> Result {
@@ -32,5 +34,9 @@ pub fn start(context: &Context, tasks: &mut Tasks) {
     tasks.control(populate::Populators::new(context));
     tasks.control(import::Imports::new(context));
     tasks.control(upload::Uploads::new(context));
+    tasks.control(clone::Clones::new(context));
+    tasks.control(clone::Copies::new(context));
+    tasks.control(datasource::DataSources::new(context));
+    tasks.control(cron::Crons::new(context));
     tasks.control(worker::Workers::new(context));
 }

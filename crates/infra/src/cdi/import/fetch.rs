@@ -36,7 +36,7 @@ pub enum FetchError {
         reason: String,
     },
     /// The answer is not what was asked for.
-    #[error("expected status code 200, got {}. Status: {0}", .0.as_u16())]
+    #[error("expected status code 200, got {code}. Status: {0}", code = .0.as_u16())]
     Status(StatusCode),
     /// It goes round in circles.
     #[error("HTTP request errored: Get \"{0}\": stopped after 10 redirects")]

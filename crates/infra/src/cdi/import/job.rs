@@ -190,8 +190,9 @@ impl Job<'_> {
             let parts = bundle["data"].as_object().into_iter().flatten();
             asking.authorities = parts.filter_map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
         }
-        let numbered = |prefix: &str| {
-            (0..).map(|index| claim.annotation(&format!("{prefix}.{index}"))).take_while(|text| !text.is_empty())
+        let numbered = |prefix: &'static str| {
+            let texts = (0..).map(move |index| claim.annotation(&format!("{prefix}.{index}")));
+            texts.take_while(|text| !text.is_empty())
         };
         asking.headers = numbered(names::EXTRA_HEADERS).map(ToOwned::to_owned).collect();
         for name in numbered(names::SECRET_EXTRA_HEADERS) {

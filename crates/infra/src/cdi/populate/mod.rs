@@ -78,7 +78,7 @@ pub fn waits(facts: &Facts, claim: &Value) -> bool {
 }
 
 /// The claims of a namespace that refer to a source.
-fn referring(claims: &Cache, source: &Value) -> Vec<Key> {
+pub(in crate::cdi) fn referring(claims: &Cache, source: &Value) -> Vec<Key> {
     let all = claims.list(source.namespace()).into_iter();
     all.filter(|claim| claim["spec"]["dataSourceRef"]["name"] == source["metadata"]["name"])
         .map(|claim| Key::of(&claim))

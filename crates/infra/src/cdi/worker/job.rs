@@ -14,7 +14,6 @@ use crate::context::Context;
 use crate::kinds::POD;
 use crate::object::{Key, Object as _};
 use crate::stages::Effect;
-use crate::world::volumes::Content;
 
 /// How often progress is told, at most.
 const TICK: Duration = Duration::from_secs(1);
@@ -43,7 +42,7 @@ async fn importer(context: &Context, client: &Client, pod: &Value, target: &Targ
     context.world.transfers.set_progress(pod.uid(), 0.0);
     let job = import::Job { context, client, pod, claim: &target.claim, room: target.room };
     match job.run().await {
-        Ok(content) if context.world.volumes.write(&target.handle, content) => {
+        Ok(content) if context.world.volumes.write(&target.handle, content.clone()) => {
             context.world.transfers.set_progress(pod.uid(), 100.0);
             Exit::done("Import Complete")
         }
@@ -57,7 +56,9 @@ async fn importer(context: &Context, client: &Client, pod: &Value, target: &Targ
 
 async fn uploader(context: &Context, pod: &Value, target: &Target) -> Exit {
     match context.world.transfers.listen(pod.uid()).await {
-        Ok(Ok(content)) if context.world.volumes.write(&target.handle, content) => Exit::done("Upload Complete"),
+        Ok(Ok(content)) if context.world.volumes.write(&target.handle, content.clone()) => {
+            Exit::done("Upload Complete")
+        }
         Ok(Ok(_)) => Exit::failed("Saving stream failed: the volume is gone"),
         Ok(Err(message)) => Exit::failed(message),
         Err(_) => Exit::failed("the server was stopped"),
@@ -74,8 +75,7 @@ async fn cloner(context: &Context, client: &Client, pod: &Value, source: &Target
     if let Err(message) = pace(context, pod, &source.claim, "clone.copy", size).await {
         return Exit::failed(message);
     }
-    let sent = Content { ..content };
-    if context.world.transfers.deliver(upload.uid(), Ok(sent)) {
+    if context.world.transfers.deliver(upload.uid(), Ok(content)) {
         Exit::done("Clone Complete")
     } else {
         Exit::failed("the target does not take the content")

@@ -17,10 +17,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-pub use container::Exit;
 pub(in crate::cdi) use job::pace;
 pub use pod::Role;
-pub use volume::{Target, handle_of, target};
+pub use volume::target;
 
 use crate::client::{Client, Identity};
 use crate::context::Context;
