@@ -15,7 +15,7 @@ const ALIGNMENT: i128 = 1 << 20;
 
 /// What is known of the storage when a claim is made.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub(super) struct Facts {
     /// The classes of storage.
     pub classes: Vec<Arc<Value>>,
     /// What is known of them.
@@ -26,7 +26,7 @@ pub struct Facts {
 
 impl Facts {
     /// What is known now.
-    pub fn look(client: &Client) -> Self {
+    pub(super) fn look(client: &Client) -> Self {
         let config = client.cache(&CDI_CONFIG).get(&Key::cluster("config"));
         Self {
             classes: client.cache(&STORAGE_CLASS).list(""),
@@ -36,7 +36,7 @@ impl Facts {
     }
 
     /// A class by name; the default one where there is no name, that for machines first.
-    pub fn class(&self, name: Option<&str>, for_machines: bool) -> Option<&Arc<Value>> {
+    pub(super) fn class(&self, name: Option<&str>, for_machines: bool) -> Option<&Arc<Value>> {
         match name {
             Some(name) => self.classes.iter().find(|class| class.name() == name),
             None => {
@@ -51,7 +51,7 @@ impl Facts {
     }
 
     /// The share of a file system of a class that is not there for files.
-    pub fn overhead(&self, class: &str) -> f64 {
+    pub(super) fn overhead(&self, class: &str) -> f64 {
         let own = self.config["status"]["filesystemOverhead"]["storageClass"][class].as_str();
         let text = own.unwrap_or_else(|| self.config.text("/status/filesystemOverhead/global"));
         config::overhead_of(text).unwrap_or(0.06)
@@ -60,7 +60,7 @@ impl Facts {
 
 /// Why no claim can be made; the message goes into an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimError {
+pub(super) enum ClaimError {
     /// No class to look up what is missing.
     #[error("PVC spec is missing accessMode and no storageClass to choose profile")]
     NoClass,
@@ -80,7 +80,7 @@ pub enum ClaimError {
 
 /// The specification of the claim for a DataVolume. `origin_size` is the size to take where a clone has none of its
 /// own, in bytes.
-pub fn render(volume: &Value, facts: &Facts, origin_size: Option<i128>) -> Result<Value, ClaimError> {
+pub(super) fn render(volume: &Value, facts: &Facts, origin_size: Option<i128>) -> Result<Value, ClaimError> {
     let spec = &volume["spec"];
     if spec["pvc"].is_object() {
         return Ok(spec["pvc"].clone());
@@ -151,7 +151,7 @@ fn modes(
 }
 
 /// The size a file system has to have for an image of a size to fit into.
-pub fn with_overhead(size: i128, overhead: f64) -> i128 {
+pub(super) fn with_overhead(size: i128, overhead: f64) -> i128 {
     let aligned = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     // Shares are written with a few digits: millionths are exact.
     #[expect(clippy::cast_possible_truncation, reason = "a share of one in millionths")]
@@ -160,7 +160,7 @@ pub fn with_overhead(size: i128, overhead: f64) -> i128 {
 }
 
 /// What fits on a claim: all of a block device, and of a file system what the overhead leaves.
-pub fn usable(capacity: i128, overhead: f64) -> i128 {
+pub(super) fn usable(capacity: i128, overhead: f64) -> i128 {
     #[expect(clippy::cast_possible_truncation, reason = "a share of one in millionths")]
     let left = 1_000_000 - (overhead * 1_000_000.0).round() as i128;
     let usable = capacity * left / 1_000_000;
@@ -168,13 +168,13 @@ pub fn usable(capacity: i128, overhead: f64) -> i128 {
 }
 
 /// Whether volumes of a class are made only when somebody wants to use them.
-pub fn waits_for_consumer(facts: &Facts, claim: &Value) -> bool {
+pub(super) fn waits_for_consumer(facts: &Facts, claim: &Value) -> bool {
     let name = claim.at("/spec/storageClassName").as_str();
     facts.class(name, false).is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer")
 }
 
 /// Whether a claim asks to be filled without waiting for a consumer.
-pub fn is_immediate(claim: &Value) -> bool {
+pub(super) fn is_immediate(claim: &Value) -> bool {
     claim["metadata"]["annotations"].get(names::IMMEDIATE_BINDING).is_some_and(|value| value != "false")
 }
 
@@ -225,7 +225,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_known_is_said() {
-        let named = |name: &str| volume(json!({"storageClassName": name, "resources": {"requests": {"storage": "1Gi"}}}));
+        let named = |name: &str| {
+            volume(json!({"storageClassName": name, "resources": {"requests": {"storage": "1Gi"}}}))
+        };
         assert_eq!(render(&named("plain"), &facts(), None), Err(ClaimError::NoProfile("plain".to_owned())));
         assert_eq!(render(&named("x"), &facts(), None), Err(ClaimError::UnknownClass("x".to_owned())));
         let bare = volume(json!({"resources": {"requests": {"storage": "1Gi"}}}));

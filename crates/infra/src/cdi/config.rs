@@ -76,7 +76,11 @@ impl Controller for Installation {
             Watch::mapped(&self.client.cache(&STORAGE_CLASS), one),
             Watch::mapped(&self.client.cache(&CONFIG_MAP), |change| {
                 let key = change.key();
-                if key.namespace == "cdi" && key.name == BUNDLE { vec![Key::cluster("cdi")] } else { Vec::new() }
+                if key.namespace == "cdi" && key.name == BUNDLE {
+                    vec![Key::cluster("cdi")]
+                } else {
+                    Vec::new()
+                }
             }),
         ]
     }
@@ -125,12 +129,7 @@ fn deployed(cdi: &Value, now: &str) -> Value {
 }
 
 /// The configuration an installation asks for, with what came of it.
-fn configured(
-    config: &Value,
-    cdi: &Value,
-    classes: &[std::sync::Arc<Value>],
-    authority: &str,
-) -> Value {
+fn configured(config: &Value, cdi: &Value, classes: &[std::sync::Arc<Value>], authority: &str) -> Value {
     let mut wanted = config.clone();
     let spec = cdi.at("/spec/config").clone();
     wanted["spec"] = if spec.is_object() { spec } else { json!({}) };
@@ -215,11 +214,15 @@ mod tests {
     #[test]
     fn the_configuration_says_what_came_of_it() {
         let classes = [class("a", "1", false), class("b", "1", true), class("c", "2", true)];
-        let cdi = json!({"spec": {"config": {"filesystemOverhead": {"storageClass": {"a": "0.1", "b": "7"}}}}});
+        let cdi =
+            json!({"spec": {"config": {"filesystemOverhead": {"storageClass": {"a": "0.1", "b": "7"}}}}});
         let wanted = configured(&json!({"spec": {}}), &cdi, &classes, "");
         let status = &wanted["status"];
         assert_eq!(status["filesystemOverhead"]["global"], "0.06");
-        assert_eq!(status["filesystemOverhead"]["storageClass"], json!({"a": "0.1", "b": "0.06", "c": "0.06"}));
+        assert_eq!(
+            status["filesystemOverhead"]["storageClass"],
+            json!({"a": "0.1", "b": "0.06", "c": "0.06"})
+        );
         assert_eq!(status["scratchSpaceStorageClass"], "c");
         assert_eq!(status.get("uploadProxyURL"), None);
     }

@@ -13,14 +13,14 @@ use crate::object::{Condition, Key, Object as _};
 
 /// Says of each DataSource whether it can be used.
 #[derive(Debug)]
-pub struct DataSources {
+pub(super) struct DataSources {
     client: Client,
     clock: Clock,
 }
 
 impl DataSources {
     /// The controller of DataSources.
-    pub fn new(context: &Context) -> Self {
+    pub(super) fn new(context: &Context) -> Self {
         Self { client: context.client(Identity::CDI_CONTROLLER), clock: context.clock }
     }
 }
@@ -136,6 +136,6 @@ impl DataSources {
 }
 
 /// A DataSource that stands for a claim or a snapshot.
-pub fn pointing(field: &str, key: &Key) -> Value {
+pub(super) fn pointing(field: &str, key: &Key) -> Value {
     json!({field: {"namespace": key.namespace, "name": key.name}})
 }

@@ -12,7 +12,7 @@ const IMPORTED: &[&str] = &["http", "s3", "gcs", "registry", "blank", "imageio",
 
 /// How a DataVolume is filled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub(super) enum Source {
     /// By an import; the kind of its source.
     Import(&'static str),
     /// By an upload.
@@ -25,7 +25,7 @@ pub enum Source {
 
 /// What a clone is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub(super) struct Origin {
     /// Whether it is a snapshot, and not a claim.
     pub snapshot: bool,
     /// Where it is.
@@ -34,12 +34,12 @@ pub struct Origin {
 
 impl Origin {
     /// The word events use for it.
-    pub fn word(&self) -> &'static str {
+    pub(super) fn word(&self) -> &'static str {
         if self.snapshot { "snapshot" } else { "pvc" }
     }
 
     /// The kind in a reference.
-    pub fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         if self.snapshot { "VolumeSnapshot" } else { "PersistentVolumeClaim" }
     }
 }
@@ -48,7 +48,7 @@ impl Origin {
 const DEEPEST: usize = 1;
 
 /// How a DataVolume is filled; nothing while what it refers to is not there.
-pub fn of(client: &Client, volume: &Value) -> Option<Source> {
+pub(super) fn of(client: &Client, volume: &Value) -> Option<Source> {
     let source = volume.at("/spec/source");
     if source.is_object() {
         return direct(source, volume.namespace());
@@ -63,7 +63,7 @@ pub fn of(client: &Client, volume: &Value) -> Option<Source> {
 }
 
 /// How a source that is written down fills a volume.
-pub fn direct(source: &Value, namespace: &str) -> Option<Source> {
+pub(super) fn direct(source: &Value, namespace: &str) -> Option<Source> {
     if let Some(kind) = IMPORTED.iter().find(|kind| source[**kind].is_object()) {
         return Some(Source::Import(kind));
     }
@@ -74,7 +74,7 @@ pub fn direct(source: &Value, namespace: &str) -> Option<Source> {
 }
 
 /// The claim or snapshot a source names.
-pub fn origin(source: &Value, namespace: &str) -> Option<Origin> {
+pub(super) fn origin(source: &Value, namespace: &str) -> Option<Origin> {
     for (field, snapshot) in [("pvc", false), ("snapshot", true)] {
         let named = &source[field];
         if named.is_object() {
@@ -99,7 +99,7 @@ fn referred(client: &Client, key: &Key) -> Option<Source> {
 }
 
 /// The annotations that tell an importer what to do, as pairs.
-pub fn import_annotations(source: &Value) -> Vec<(String, String)> {
+pub(super) fn import_annotations(source: &Value) -> Vec<(String, String)> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     let Some(kind) = IMPORTED.iter().find(|kind| source[**kind].is_object()) else { return pairs };
     let from = &source[*kind];
@@ -149,14 +149,18 @@ mod tests {
 
     #[test]
     fn an_importer_is_told_by_annotations() {
-        let source = json!({"http": {"url": "http://a/b", "extraHeaders": ["X: 1", "Y: 2"], "checksum": "md5:0"}});
+        let source =
+            json!({"http": {"url": "http://a/b", "extraHeaders": ["X: 1", "Y: 2"], "checksum": "md5:0"}});
         let pairs = import_annotations(&source);
         let get = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         assert_eq!(get(names::SOURCE), Some("http"));
         assert_eq!(get(names::ENDPOINT), Some("http://a/b"));
         assert_eq!(get(names::CHECKSUM), Some("md5:0"));
         assert_eq!(get(&format!("{}.1", names::EXTRA_HEADERS)), Some("Y: 2"));
-        assert_eq!(import_annotations(&json!({"blank": {}})), [(names::SOURCE.to_owned(), "none".to_owned())]);
+        assert_eq!(
+            import_annotations(&json!({"blank": {}})),
+            [(names::SOURCE.to_owned(), "none".to_owned())]
+        );
     }
 
     #[test]

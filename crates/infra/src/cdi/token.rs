@@ -9,11 +9,11 @@ use sha2::{Digest as _, Sha256};
 use crate::context::Context;
 
 /// Who issues tokens for clones, for a short while.
-pub const CLONE: &str = "cdi-apiserver";
+pub(super) const CLONE: &str = "cdi-apiserver";
 /// Who issues tokens for clones, for as long as they take.
-pub const EXTENDED_CLONE: &str = "cdi-deployment";
+pub(super) const EXTENDED_CLONE: &str = "cdi-deployment";
 /// Who issues tokens for uploads.
-pub const UPLOAD: &str = "cdi-apiserver-upload";
+pub(super) const UPLOAD: &str = "cdi-apiserver-upload";
 
 /// How long a token for a clone or an upload is good, in seconds.
 const SHORT: i64 = 5 * 60;
@@ -24,7 +24,7 @@ const LEEWAY: i64 = 10;
 
 /// What a token allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grant {
+pub(super) struct Grant {
     /// `Clone` or `Upload`.
     pub operation: String,
     /// The object it is about.
@@ -40,7 +40,7 @@ pub struct Grant {
 
 /// A resource of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resource {
+pub(super) struct Resource {
     /// The group.
     pub group: String,
     /// The version.
@@ -51,12 +51,12 @@ pub struct Resource {
 
 impl Resource {
     /// Claims.
-    pub fn claims() -> Self {
+    pub(super) fn claims() -> Self {
         Self { group: String::new(), version: "v1".to_owned(), resource: "persistentvolumeclaims".to_owned() }
     }
 
     /// Snapshots.
-    pub fn snapshots() -> Self {
+    pub(super) fn snapshots() -> Self {
         Self {
             group: "snapshot.storage.k8s.io".to_owned(),
             version: "v1".to_owned(),
@@ -77,7 +77,7 @@ struct Claims {
 
 /// Why a token is of no use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
+pub(super) enum TokenError {
     /// It was not signed here, or is no token at all.
     #[error("the token is not valid")]
     Invalid,
@@ -102,29 +102,24 @@ fn secret(context: &Context) -> Vec<u8> {
 }
 
 /// A token that allows something.
-pub fn issue(context: &Context, issuer: &str, grant: Grant) -> Result<String, TokenError> {
+pub(super) fn issue(context: &Context, issuer: &str, grant: Grant) -> Result<String, TokenError> {
     let now = context.clock.now().as_second();
     let lasts = if issuer == EXTENDED_CLONE { LONG } else { SHORT };
     let claims = Claims { iss: issuer.to_owned(), iat: now, nbf: now, exp: now + lasts, grant };
-    jsonwebtoken::encode(
-        &Header::new(Algorithm::HS256),
-        &claims,
-        &EncodingKey::from_secret(&secret(context)),
-    )
-    .map_err(|error| TokenError::Signing(error.to_string()))
+    jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(&secret(context)))
+        .map_err(|error| TokenError::Signing(error.to_string()))
 }
 
 /// What a token allows now.
-pub fn check(context: &Context, issuer: &str, token: &str) -> Result<Grant, TokenError> {
+pub(super) fn check(context: &Context, issuer: &str, token: &str) -> Result<Grant, TokenError> {
     let mut validation = Validation::new(Algorithm::HS256);
     // Time is the cluster's, which the library does not know.
     validation.validate_exp = false;
     validation.validate_nbf = false;
     validation.required_spec_claims.clear();
     let key = DecodingKey::from_secret(&secret(context));
-    let claims = jsonwebtoken::decode::<Claims>(token, &key, &validation)
-        .map_err(|_| TokenError::Invalid)?
-        .claims;
+    let claims =
+        jsonwebtoken::decode::<Claims>(token, &key, &validation).map_err(|_| TokenError::Invalid)?.claims;
     let now = context.clock.now().as_second();
     if claims.iss != issuer {
         Err(TokenError::Issuer(claims.iss))

@@ -43,17 +43,17 @@ fn check(cron: &Value) -> Option<Cause> {
     if cron.number("/importsToKeep").is_some_and(|keep| keep < 0) {
         return wrong("ImportsToKeep", "Illegal ImportsToKeep value".to_owned());
     }
-    let choices = [("garbageCollect", "GarbageCollect", &["", "Outdated", "Never"]), (
-        "retentionPolicy",
-        "RetentionPolicy",
-        &["", "None", "All"],
-    )];
+    let choices = [
+        ("garbageCollect", "GarbageCollect", &["", "Outdated", "Never"]),
+        ("retentionPolicy", "RetentionPolicy", &["", "None", "All"]),
+    ];
     for (field, name, allowed) in choices {
         if !allowed.contains(&cron[field].as_str().unwrap_or_default()) {
             return wrong(name, format!("Illegal {name} value"));
         }
     }
-    let misfits = [("sourceRef", "SourceRef"), ("contentType", "ContentType"), ("checkpoints", "Checkpoints")];
+    let misfits =
+        [("sourceRef", "SourceRef"), ("contentType", "ContentType"), ("checkpoints", "Checkpoints")];
     for (field, name) in misfits {
         if template.get(field).is_some_and(|value| !value.is_null() && value != "") {
             return wrong(&format!("Template.{name}"), format!("{name} is not supported in DataImportCron"));
@@ -85,7 +85,8 @@ mod tests {
         assert!(cron(&|cron| cron["schedule"] = "x".into()).starts_with("Illegal cron schedule x"));
         assert_eq!(cron(&|cron| cron["importsToKeep"] = (-1).into()), "Illegal ImportsToKeep value");
         assert_eq!(cron(&|cron| cron["garbageCollect"] = "x".into()), "Illegal GarbageCollect value");
-        let source = |cron: &mut Value| cron["template"]["spec"]["source"] = json!({"http": {"url": "http://a"}});
+        let source =
+            |cron: &mut Value| cron["template"]["spec"]["source"] = json!({"http": {"url": "http://a"}});
         assert_eq!(cron(&source), "Missing Registry or PVC source");
     }
 }

@@ -62,10 +62,8 @@ pub const HOOKS: &[Hook] = &[
         review: |_, review| {
             Box::pin(async move {
                 if review.operation == "UPDATE" && review.object["spec"] != review.old["spec"] {
-                    let message = "Cannot update VolumePopulator Spec".replace(
-                        "VolumePopulator",
-                        review.object.text("/kind"),
-                    );
+                    let message = "Cannot update VolumePopulator Spec"
+                        .replace("VolumePopulator", review.object.text("/kind"));
                     return Verdict::of_causes(vec![Cause::invalid("spec", message)]);
                 }
                 if review.resource == VOLUME_IMPORT_SOURCE.plural {
@@ -74,7 +72,8 @@ pub const HOOKS: &[Hook] = &[
                 if review.resource == "volumeclonesources" {
                     let kind = review.object.text("/spec/source/kind");
                     if ![PVC.kind, "VolumeSnapshot"].contains(&kind) {
-                        let message = format!("Bad kind: {kind}, expected PersistentVolumeClaim or VolumeSnapshot");
+                        let message =
+                            format!("Bad kind: {kind}, expected PersistentVolumeClaim or VolumeSnapshot");
                         return Verdict::of_causes(vec![Cause::invalid("spec.Source.Kind", message)]);
                     }
                 }

@@ -50,7 +50,10 @@ fn may_lack_size(spec: &Value) -> bool {
 fn size(field: &str, name: &str, claim: &Value, may_lack: bool) -> Option<Cause> {
     let asked = claim.at("/resources/requests/storage");
     let wrong = |words: &str| {
-        Some(Cause::invalid(format!("{field}.{name}.resources.requests.size"), format!("{name} size {words}")))
+        Some(Cause::invalid(
+            format!("{field}.{name}.resources.requests.size"),
+            format!("{name} size {words}"),
+        ))
     };
     if asked.is_null() {
         return if may_lack { None } else { wrong("is missing") };
@@ -111,7 +114,9 @@ fn source(field: &str, spec: &Value) -> Option<Cause> {
 fn reference(field: &str, reference: &Value) -> Option<Cause> {
     match (reference.text("/kind"), reference.text("/name")) {
         ("", _) => Some(Cause::invalid(format!("{field}.sourceRef.Kind"), "Missing sourceRef kind")),
-        ("DataSource", "") => Some(Cause::invalid(format!("{field}.sourceRef.Name"), "Missing sourceRef name")),
+        ("DataSource", "") => {
+            Some(Cause::invalid(format!("{field}.sourceRef.Name"), "Missing sourceRef name"))
+        }
         ("DataSource", _) => None,
         (kind, _) => Some(Cause::invalid(
             format!("{field}.sourceRef.Kind"),
@@ -156,9 +161,8 @@ fn registry(field: &str, source: &Value) -> Option<Cause> {
     if !registry.is_object() {
         return None;
     }
-    let wrong = |name: &str, message: String| {
-        Some(Cause::invalid(format!("{field}.source.Registry{name}"), message))
-    };
+    let wrong =
+        |name: &str, message: String| Some(Cause::invalid(format!("{field}.source.Registry{name}"), message));
     let (url, stream) = (registry.text("/url"), registry.text("/imageStream"));
     let method = registry.text("/pullMethod");
     if url.is_empty() == stream.is_empty() {
@@ -283,9 +287,7 @@ mod tests {
 
     #[test]
     fn a_claim_has_exactly_one_access_mode() {
-        let claim = |modes: &[&str]| {
-            json!({"pvc": {"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}}, "source": {"blank": {}}})
-        };
+        let claim = |modes: &[&str]| json!({"pvc": {"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}}, "source": {"blank": {}}});
         assert_eq!(said(&claim(&["ReadWriteOnce"])), "");
         assert_eq!(said(&claim(&[])), "Required value: at least 1 access mode is required");
         assert_eq!(said(&claim(&["ReadWriteOnce", "ReadWriteMany"])), "PVC multiple accessModes");

@@ -18,14 +18,14 @@ const IN_USE: Duration = Duration::from_secs(5);
 
 /// Makes the pods that read for a clone.
 #[derive(Debug)]
-pub struct Copies {
+pub(crate) struct Copies {
     client: Client,
     recorder: Recorder,
 }
 
 impl Copies {
     /// The controller of copies.
-    pub fn new(context: &Context) -> Self {
+    pub(crate) fn new(context: &Context) -> Self {
         Self {
             client: context.client(Identity::CDI_CONTROLLER),
             recorder: context.recorder(Identity::CDI_CONTROLLER),
@@ -54,7 +54,11 @@ impl Controller for Copies {
             }),
             Watch::mapped(&self.client.cache(&POD), |change| {
                 let target = change.object().annotation(names::OWNER_REF);
-                target.split_once('/').map(|(namespace, name)| Key::new(namespace, name)).into_iter().collect()
+                target
+                    .split_once('/')
+                    .map(|(namespace, name)| Key::new(namespace, name))
+                    .into_iter()
+                    .collect()
             }),
         ]
     }

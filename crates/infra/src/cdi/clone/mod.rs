@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub use copy::Copies;
+pub(super) use copy::Copies;
 use steps::{Made, Target};
 use strategy::{Question, Strategy};
 
@@ -25,8 +25,8 @@ use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
 use crate::kinds::{
-    CDI, DATA_VOLUME, POD, PVC, STORAGE_PROFILE, VOLUME_CLONE_SOURCE, VOLUME_SNAPSHOT,
-    VOLUME_SNAPSHOT_CLASS, VOLUME_SNAPSHOT_CONTENT,
+    CDI, DATA_VOLUME, POD, PVC, STORAGE_PROFILE, VOLUME_CLONE_SOURCE, VOLUME_SNAPSHOT, VOLUME_SNAPSHOT_CLASS,
+    VOLUME_SNAPSHOT_CONTENT,
 };
 use crate::object::{Key, Object as _};
 
@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Fills claims that refer to a clone.
 #[derive(Debug)]
-pub struct Clones {
+pub(super) struct Clones {
     context: Context,
     client: Client,
     recorder: Recorder,
@@ -45,7 +45,7 @@ pub struct Clones {
 
 impl Clones {
     /// The populator for clones.
-    pub fn new(context: &Context) -> Self {
+    pub(super) fn new(context: &Context) -> Self {
         Self {
             context: context.clone(),
             client: context.client(Identity::CDI_CONTROLLER),

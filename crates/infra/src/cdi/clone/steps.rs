@@ -117,8 +117,7 @@ impl Clones {
             }
             (false, Strategy::Snapshot) => {
                 finished!(self.source_ready(&source));
-                let snapshot =
-                    Key::new(&source.namespace, &format!("tmp-snapshot-{}", target.claim.uid()));
+                let snapshot = Key::new(&source.namespace, &format!("tmp-snapshot-{}", target.claim.uid()));
                 finished!(self.snapshot(target, &source, &snapshot).await?);
                 finished!(self.from_snapshot(target, &snapshot).await?);
                 finished!(self.prepare(target).await?);
@@ -140,10 +139,11 @@ impl Clones {
     fn source_ready(&self, source: &Key) -> Made {
         let pending = Made::Waits { phase: "Pending", progress: None, after: Some(AGAIN) };
         let Some(source) = self.client.cache(&PVC).get(source) else { return pending };
-        let volume = source.controller().filter(|owner| owner["kind"] == DATA_VOLUME.kind).and_then(|owner| {
-            let name = owner["name"].as_str().unwrap_or_default();
-            self.client.cache(&DATA_VOLUME).get(&Key::new(source.namespace(), name))
-        });
+        let volume =
+            source.controller().filter(|owner| owner["kind"] == DATA_VOLUME.kind).and_then(|owner| {
+                let name = owner["name"].as_str().unwrap_or_default();
+                self.client.cache(&DATA_VOLUME).get(&Key::new(source.namespace(), name))
+            });
         let filled = volume.is_none_or(|volume| volume.text("/status/phase") == "Succeeded");
         let bound = source.text("/status/phase") == "Bound";
         if filled && bound { Made::Done } else { pending }

@@ -7,7 +7,7 @@ use crate::quantity;
 
 /// The ways there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strategy {
+pub(super) enum Strategy {
     /// One pod reads, another writes.
     Copy,
     /// A snapshot is taken, and a volume is made of it.
@@ -18,7 +18,7 @@ pub enum Strategy {
 
 impl Strategy {
     /// The word for it in annotations and profiles.
-    pub fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Copy => "copy",
             Self::Snapshot => "snapshot",
@@ -27,14 +27,14 @@ impl Strategy {
     }
 
     /// The way a word is for.
-    pub fn of(word: &str) -> Option<Self> {
+    pub(super) fn of(word: &str) -> Option<Self> {
         [Self::Copy, Self::Snapshot, Self::Csi].into_iter().find(|strategy| strategy.word() == word)
     }
 }
 
 /// Why a clone is made the slow way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Fallback {
+pub(super) enum Fallback {
     /// No snapshot can be taken.
     #[error("No compatible volumesnapshotclass found")]
     NoVolumeSnapshotClass,
@@ -54,7 +54,7 @@ pub enum Fallback {
 
 impl Fallback {
     /// The reason in one word, for events.
-    pub fn reason(self) -> &'static str {
+    pub(super) fn reason(self) -> &'static str {
         match self {
             Self::NoVolumeSnapshotClass => "NoVolumeSnapshotClass",
             Self::IncompatibleProvisioners => "IncompatibleProvisioners",
@@ -67,7 +67,7 @@ impl Fallback {
 
 /// What is known of a clone before it is made.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub(super) struct Question<'a> {
     /// What the installation wants for all clones; empty for nothing.
     pub wanted: &'a str,
     /// What the profile of the target's class says; empty for nothing.
@@ -87,7 +87,7 @@ pub struct Question<'a> {
 }
 
 /// How a clone is made, and why it is not made in a better way.
-pub fn choose(question: &Question<'_>) -> (Strategy, Option<Fallback>) {
+pub(super) fn choose(question: &Question<'_>) -> (Strategy, Option<Fallback>) {
     let found = match question.snapshot_driver {
         Some(driver) => of_snapshot(question, driver),
         None => of_claim(question),
@@ -145,8 +145,7 @@ mod tests {
     fn ask(change: impl Fn(&mut Question<'_>)) -> (Strategy, Option<Fallback>) {
         let class = json!({"provisioner": "a", "allowVolumeExpansion": true});
         let source = json!({"spec": {"volumeMode": "Block"}, "status": {"capacity": {"storage": "1Gi"}}});
-        let target =
-            json!({"spec": {"volumeMode": "Block", "resources": {"requests": {"storage": "2Gi"}}}});
+        let target = json!({"spec": {"volumeMode": "Block", "resources": {"requests": {"storage": "2Gi"}}}});
         let mut question = Question {
             wanted: "",
             profile: "",
@@ -172,7 +171,10 @@ mod tests {
     #[test]
     fn what_cannot_be_is_made_the_slow_way() {
         let why = |change: &dyn Fn(&mut Question<'_>)| ask(change).1;
-        assert_eq!(why(&|question| question.has_snapshot_class = false), Some(Fallback::NoVolumeSnapshotClass));
+        assert_eq!(
+            why(&|question| question.has_snapshot_class = false),
+            Some(Fallback::NoVolumeSnapshotClass)
+        );
         let (other, fixed) = (json!({"provisioner": "b"}), json!({"provisioner": "a"}));
         let file = json!({"spec": {"volumeMode": "Filesystem"}});
         // The references have to outlive the question, hence the leaks of a test.
@@ -180,7 +182,8 @@ mod tests {
         let (other, fixed, file) = (keep(&other), keep(&fixed), keep(&file));
         assert_eq!(why(&|question| question.source_class = other), Some(Fallback::IncompatibleProvisioners));
         assert_eq!(why(&|question| question.target = file), Some(Fallback::IncompatibleVolumeModes));
-        let no_growth = |question: &mut Question<'_>| (question.class, question.source_class) = (fixed, fixed);
+        let no_growth =
+            |question: &mut Question<'_>| (question.class, question.source_class) = (fixed, fixed);
         assert_eq!(why(&no_growth), Some(Fallback::NoVolumeExpansion));
         assert_eq!(why(&|question| question.snapshot_driver = Some("b")), Some(Fallback::NoProvisionerMatch));
     }

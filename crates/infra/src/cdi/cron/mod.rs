@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use plan::{Keeps, import_name};
-pub use schedule::Schedule;
+pub(super) use schedule::Schedule;
 
 use super::datasource::pointing;
 use super::names;
@@ -22,14 +22,14 @@ use crate::object::{Condition, Key, Object as _};
 
 /// Looks after import crons.
 #[derive(Debug)]
-pub struct Crons {
+pub(super) struct Crons {
     context: Context,
     client: Client,
 }
 
 impl Crons {
     /// The controller of import crons.
-    pub fn new(context: &Context) -> Self {
+    pub(super) fn new(context: &Context) -> Self {
         Self { context: context.clone(), client: context.client(Identity::CDI_CONTROLLER) }
     }
 }

@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn the_youngest_are_kept() {
-        let import = |name: &str, at: &str| Arc::new(json!({"metadata": {"name": name, "creationTimestamp": at}}));
+        let import =
+            |name: &str, at: &str| Arc::new(json!({"metadata": {"name": name, "creationTimestamp": at}}));
         let imports = [import("a", "1"), import("b", "2"), import("c", "3"), import("d", "4")];
         let outdated = |spec: Value| Keeps::of(&json!({"spec": spec})).outdated(&imports, "d");
         assert_eq!(outdated(json!({})), ["a"]);

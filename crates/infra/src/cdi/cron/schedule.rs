@@ -9,7 +9,7 @@ const HORIZON_DAYS: usize = 366 * 9;
 
 /// A schedule that is not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ScheduleError {
+pub(crate) enum ScheduleError {
     /// Not five fields.
     #[error("expected exactly 5 fields, found {0}")]
     Fields(usize),
@@ -25,7 +25,7 @@ pub enum ScheduleError {
 
 /// The minutes, hours, days, months and days of the week that are meant, as bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -35,13 +35,12 @@ pub struct Schedule {
     either_day: bool,
 }
 
-const MONTHS: &[&str] =
-    &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 impl Schedule {
     /// Reads a schedule.
-    pub fn parse(text: &str) -> Result<Self, ScheduleError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ScheduleError> {
         let text = match text.trim() {
             "@yearly" | "@annually" => "0 0 1 1 *",
             "@monthly" => "0 0 1 * *",
@@ -68,7 +67,7 @@ impl Schedule {
     }
 
     /// The first time after a moment, in UTC; nothing where there is none.
-    pub fn after(&self, moment: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn after(&self, moment: Timestamp) -> Option<Timestamp> {
         let start = TimeZone::UTC.to_datetime(moment);
         let mut date = start.date();
         let mut earliest = Some(start.time());
@@ -121,7 +120,9 @@ fn bits(
     let mut all = 0;
     for part in text.split(',') {
         let (range, step) = match part.split_once('/') {
-            Some((range, step)) => (range, step.parse::<usize>().ok().filter(|step| *step > 0).ok_or_else(bad)?),
+            Some((range, step)) => {
+                (range, step.parse::<usize>().ok().filter(|step| *step > 0).ok_or_else(bad)?)
+            }
             None => (part, 1),
         };
         let (from, to) = match range.split_once('-') {
@@ -171,7 +172,17 @@ mod tests {
 
     #[test]
     fn what_is_no_schedule_is_refused() {
-        for schedule in ["", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "a * * * *", "*/0 * * * *", "5-1 * * * *"] {
+        for schedule in [
+            "",
+            "* * * *",
+            "60 * * * *",
+            "* 24 * * *",
+            "* * 0 * *",
+            "* * * 13 *",
+            "a * * * *",
+            "*/0 * * * *",
+            "5-1 * * * *",
+        ] {
             assert!(Schedule::parse(schedule).is_err(), "{schedule}");
         }
     }

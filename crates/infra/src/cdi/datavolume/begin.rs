@@ -151,9 +151,9 @@ impl DataVolumes {
         let permissive = volume["metadata"]["annotations"].get(names::PERMISSIVE_CLONE).is_some();
         let Some(asked) = asked.filter(|_| !permissive) else { return true };
         // On file systems the overhead is part of what the source asked for.
-        let there_size = self.content_size(there).unwrap_or_else(|| {
-            quantity::whole(there.at("/spec/resources/requests/storage"))
-        });
+        let there_size = self
+            .content_size(there)
+            .unwrap_or_else(|| quantity::whole(there.at("/spec/resources/requests/storage")));
         quantity::whole(asked) >= there_size
     }
 

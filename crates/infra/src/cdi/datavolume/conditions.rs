@@ -6,7 +6,7 @@ use crate::cdi::names;
 use crate::object::{Condition, Object as _};
 
 /// Sets the conditions of a DataVolume. `said` is a reason and a message for a volume without a claim.
-pub fn put(volume: &mut Value, claim: Option<&Value>, said: Option<(&str, &str)>, now: &str) {
+pub(super) fn put(volume: &mut Value, claim: Option<&Value>, said: Option<(&str, &str)>, now: &str) {
     let ready = match volume.text("/status/phase") {
         "Succeeded" => "True",
         "Unknown" => "Unknown",
@@ -87,7 +87,7 @@ fn running(claim: Option<&Value>) -> Running {
 }
 
 /// What is told about a change of the conditions: whether it is bad, the reason and the message.
-pub fn told(before: &Value, after: &Value) -> Vec<(bool, String, String)> {
+pub(super) fn told(before: &Value, after: &Value) -> Vec<(bool, String, String)> {
     let mut events = Vec::new();
     let text = |object: &Value, kind: &str, field: &str| object.condition(kind).text(field).to_owned();
     let bound = |object: &Value| (text(object, "Bound", "/reason"), text(object, "Bound", "/message"));

@@ -16,7 +16,13 @@ const NOT_COPIED: &[&str] = &[
 ];
 
 /// The claim of a DataVolume.
-pub fn claim(volume: &Value, mut spec: Value, from: &Source, populated: bool, immediate: bool) -> Value {
+pub(super) fn claim(
+    volume: &Value,
+    mut spec: Value,
+    from: &Source,
+    populated: bool,
+    immediate: bool,
+) -> Value {
     let mut labels = json!({names::APP: names::APP_VALUE});
     if spec["volumeMode"] != "Block" {
         labels[names::FILLING_UP] = "disabled".into();
@@ -79,7 +85,7 @@ fn on_the_claim(volume: &Value, from: &Source, annotations: &mut Value) {
 }
 
 /// The kind and the name of what the claim of a DataVolume refers to.
-pub fn source_reference(volume: &Value, from: &Source) -> Option<(&'static Kind, String)> {
+pub(super) fn source_reference(volume: &Value, from: &Source) -> Option<(&'static Kind, String)> {
     let (kind, word): (&'static Kind, &str) = match from {
         Source::Import(_) => (&VOLUME_IMPORT_SOURCE, "import"),
         Source::Upload => (&VOLUME_UPLOAD_SOURCE, "upload"),
@@ -90,7 +96,7 @@ pub fn source_reference(volume: &Value, from: &Source) -> Option<(&'static Kind,
 }
 
 /// Where the source object of a DataVolume is: that of a clone is beside what is cloned.
-pub fn source_key(volume: &Value, from: &Source) -> Option<(&'static Kind, Key)> {
+pub(super) fn source_key(volume: &Value, from: &Source) -> Option<(&'static Kind, Key)> {
     let namespace = match from {
         Source::Clone(origin) => &origin.key.namespace,
         _ => volume.namespace(),
@@ -99,7 +105,7 @@ pub fn source_key(volume: &Value, from: &Source) -> Option<(&'static Kind, Key)>
 }
 
 /// The object the claim of a DataVolume refers to.
-pub fn source_object(volume: &Value, from: &Source, key: &Key) -> Value {
+pub(super) fn source_object(volume: &Value, from: &Source, key: &Key) -> Value {
     let mut metadata = json!({"namespace": key.namespace, "name": key.name});
     if key.namespace == volume.namespace() {
         metadata["ownerReferences"] = json!([owned_by(&DATA_VOLUME, volume)]);

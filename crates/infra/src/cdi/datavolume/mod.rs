@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_secs(2);
 
 /// Makes DataVolumes into claims, and tells how they are.
 #[derive(Debug)]
-pub struct DataVolumes {
+pub(super) struct DataVolumes {
     context: Context,
     client: Client,
     recorder: Recorder,
@@ -39,7 +39,7 @@ pub struct DataVolumes {
 
 impl DataVolumes {
     /// The controller of DataVolumes.
-    pub fn new(context: &Context) -> Self {
+    pub(super) fn new(context: &Context) -> Self {
         Self {
             context: context.clone(),
             client: context.client(Identity::CDI_CONTROLLER),
@@ -104,7 +104,8 @@ impl Controller for DataVolumes {
             }
             Some(claim) => self.other(&volume, &claim, &source).await,
             None if is_pre_populated(&volume) => {
-                self.write(&volume, &Step { phase: "Pending".to_owned(), ..Step::default() }, None, None).await?;
+                self.write(&volume, &Step { phase: "Pending".to_owned(), ..Step::default() }, None, None)
+                    .await?;
                 self.waiting.add(&PVC, &claim_key, key);
                 Ok(Next::Done)
             }
@@ -121,7 +122,8 @@ impl DataVolumes {
         let namespace = if namespace.is_empty() { volume.namespace() } else { namespace };
         self.waiting.add(&DATA_SOURCE, &Key::new(namespace, reference.text("/name")), &Key::of(volume));
         let phase = volume.text("/status/phase");
-        let step = Step { phase: if phase.is_empty() { "Pending" } else { phase }.to_owned(), ..Step::default() };
+        let step =
+            Step { phase: if phase.is_empty() { "Pending" } else { phase }.to_owned(), ..Step::default() };
         self.write(volume, &step, None, None).await?;
         Ok(Next::Done)
     }
@@ -206,7 +208,9 @@ impl DataVolumes {
         wanted.set("/status/claimName", claim_is.into());
         match &step.progress {
             Some(progress) => wanted.set("/status/progress", progress.as_str().into()),
-            None if volume.text("/status/progress").is_empty() => wanted.set("/status/progress", "N/A".into()),
+            None if volume.text("/status/progress").is_empty() => {
+                wanted.set("/status/progress", "N/A".into())
+            }
             None => {}
         }
         let restarts = claim.and_then(|claim| claim.annotation(names::POD_RESTARTS).parse::<i64>().ok());

@@ -8,7 +8,7 @@ use crate::object::Object as _;
 
 /// What is seen of a DataVolume.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub(super) struct View<'a> {
     /// The DataVolume.
     pub volume: &'a Value,
     /// Its claim.
@@ -25,7 +25,7 @@ pub struct View<'a> {
 
 /// Where a DataVolume is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Step {
+pub(super) struct Step {
     /// The phase.
     pub phase: String,
     /// The progress, where it is another.
@@ -36,7 +36,7 @@ pub struct Step {
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub(super) struct Told {
     /// Whether something is wrong.
     pub warning: bool,
     /// The reason in one word.
@@ -66,7 +66,7 @@ impl Step {
 }
 
 /// Where a DataVolume is now.
-pub fn step(view: &View<'_>) -> Step {
+pub(super) fn step(view: &View<'_>) -> Step {
     let claim = view.claim;
     let now = view.volume.text("/status/phase");
     let bound = claim.text("/status/phase") == "Bound";
@@ -156,7 +156,11 @@ fn upload(view: &View<'_>) -> Step {
         }
         "Failed" => Step::told(
             view.volume.text("/status/phase"),
-            Some(Told { warning: true, reason: "UploadFailed", message: format!("Upload into {name} failed") }),
+            Some(Told {
+                warning: true,
+                reason: "UploadFailed",
+                message: format!("Upload into {name} failed"),
+            }),
         ),
         _ => Step::told(
             "UploadScheduled",
@@ -197,7 +201,7 @@ fn clone(view: &View<'_>, origin: &Origin) -> Step {
 }
 
 /// What is told when a clone comes into a phase.
-pub fn told_of_clone(phase: &str, origin: &Origin, volume: &Value) -> Option<Told> {
+pub(super) fn told_of_clone(phase: &str, origin: &Origin, volume: &Value) -> Option<Told> {
     let from = &origin.key;
     let to = format!("{}/{}", volume.namespace(), volume.name());
     let (reason, message) = match phase {
@@ -285,7 +289,9 @@ mod tests {
     fn a_clone_tells_its_steps() {
         let origin = Origin { snapshot: false, key: crate::object::Key::new("s", "a") };
         let source = Source::Clone(origin);
-        let at = |phase: &str| at("", &claim("Pending", &json!({names::CLONE_PHASE: phase})), &source, true, false);
+        let at = |phase: &str| {
+            at("", &claim("Pending", &json!({names::CLONE_PHASE: phase})), &source, true, false)
+        };
         assert_eq!(at("Pending").event.unwrap().message, "Cloning from s/a into n/d scheduled");
         assert_eq!(at("Snapshot").phase, "SnapshotForSmartCloneInProgress");
         assert_eq!(at("Error").phase, "CloneScheduled");

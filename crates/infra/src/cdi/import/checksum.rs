@@ -8,7 +8,7 @@ use crate::cdi::names::hex;
 
 /// A checksum that is not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChecksumError {
+pub(crate) enum ChecksumError {
     /// There is no colon.
     #[error("invalid checksum format: expected 'algorithm:hash', got: {0}")]
     Format(String),
@@ -29,14 +29,14 @@ pub enum ChecksumError {
 
 /// What bytes have to add up to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checksum {
+pub(crate) struct Checksum {
     algorithm: String,
     digits: String,
 }
 
 impl Checksum {
     /// Reads `algorithm:digits`.
-    pub fn parse(text: &str) -> Result<Self, ChecksumError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ChecksumError> {
         let (algorithm, digits) =
             text.split_once(':').ok_or_else(|| ChecksumError::Format(text.to_owned()))?;
         let (algorithm, digits) = (algorithm.to_lowercase(), digits.to_lowercase());
@@ -54,7 +54,7 @@ impl Checksum {
     }
 
     /// Something that adds up bytes for this.
-    pub fn sum(&self) -> Sum {
+    pub(crate) fn sum(&self) -> Sum {
         match self.algorithm.as_str() {
             "md5" => Sum::Md5(Md5::default()),
             "sha1" => Sum::Sha1(Sha1::new()),
@@ -64,19 +64,22 @@ impl Checksum {
     }
 
     /// Fails with the words of the real importer where the sum is another.
-    pub fn check(&self, sum: Sum) -> Result<(), String> {
+    pub(crate) fn check(&self, sum: Sum) -> Result<(), String> {
         let found = sum.digits();
         if found == self.digits {
             return Ok(());
         }
         let algorithm = &self.algorithm;
-        Err(format!("checksum mismatch: expected {algorithm}:{}, calculated {algorithm}:{found}", self.digits))
+        Err(format!(
+            "checksum mismatch: expected {algorithm}:{}, calculated {algorithm}:{found}",
+            self.digits
+        ))
     }
 }
 
 /// Adds up bytes.
 #[derive(Debug, Clone)]
-pub enum Sum {
+pub(crate) enum Sum {
     /// MD5.
     Md5(Md5),
     /// SHA-1.
@@ -89,7 +92,7 @@ pub enum Sum {
 
 impl Sum {
     /// Adds bytes.
-    pub fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Md5(sum) => sum.update(bytes),
             Self::Sha1(sum) => sum.update(bytes),
@@ -99,7 +102,7 @@ impl Sum {
     }
 
     /// The sum in digits.
-    pub fn digits(self) -> String {
+    pub(crate) fn digits(self) -> String {
         match self {
             Self::Md5(sum) => hex(&sum.finish()),
             Self::Sha1(sum) => hex(&sum.finalize()),

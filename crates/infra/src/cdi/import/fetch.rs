@@ -23,7 +23,7 @@ const CONNECT: Duration = Duration::from_secs(30);
 
 /// Why something cannot be fetched.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
+pub(crate) enum FetchError {
     /// The address is none.
     #[error("Invalid source URL: {0}")]
     Url(String),
@@ -51,7 +51,7 @@ pub enum FetchError {
 
 /// How to ask.
 #[derive(Debug, Clone, Default)]
-pub struct Asking {
+pub(super) struct Asking {
     /// User and password.
     pub login: Option<(String, String)>,
     /// Further lines of the head, such as `X-Token: a`.
@@ -64,7 +64,7 @@ pub struct Asking {
 
 /// An answer that is being received.
 #[derive(Debug)]
-pub struct Answer {
+pub(super) struct Answer {
     /// How many bytes there are to come, if the server says so.
     pub length: Option<u64>,
     body: Incoming,
@@ -72,7 +72,7 @@ pub struct Answer {
 
 impl Answer {
     /// The next bytes; nothing at the end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
         while let Some(frame) = self.body.frame().await {
             let frame = frame.map_err(|error| FetchError::Broken(error.to_string()))?;
             if let Ok(bytes) = frame.into_data() {
@@ -84,7 +84,7 @@ impl Answer {
 }
 
 /// Asks for what is at a URL, and follows where it leads.
-pub async fn get(url: &str, asking: &Asking) -> Result<Answer, FetchError> {
+pub(super) async fn get(url: &str, asking: &Asking) -> Result<Answer, FetchError> {
     let mut at: Uri = url.parse().map_err(|_| FetchError::Url(url.to_owned()))?;
     for _ in 0..=REDIRECTS {
         let response = send(&at, asking).await?;

@@ -11,7 +11,7 @@ const HEAD: usize = 1024;
 
 /// What an image turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// How large the disk in it is, in bytes.
     pub virtual_size: u64,
     /// `raw` or `qcow2`.
@@ -24,7 +24,7 @@ pub struct Shape {
 
 /// What is wrong with an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
+pub(crate) enum FormatError {
     /// A disk that needs another one behind it.
     #[error("image is invalid because it has invalid backing file")]
     Backed,
@@ -43,7 +43,7 @@ enum Packing {
 
 /// Looks at the bytes of an image as they pass.
 #[derive(Debug)]
-pub struct Look {
+pub(crate) struct Look {
     head: Vec<u8>,
     packing: Packing,
 }
@@ -84,7 +84,7 @@ const QCOW2: &[u8] = b"QFI\xfb";
 
 impl Look {
     /// Takes in the next bytes.
-    pub fn update(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
+    pub(crate) fn update(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
         if matches!(self.packing, Packing::Unknown) {
             self.head.extend_from_slice(bytes);
             if self.head.len() < ENOUGH {
@@ -123,7 +123,7 @@ impl Look {
     }
 
     /// What the image was.
-    pub fn finish(mut self) -> Result<Shape, FormatError> {
+    pub(crate) fn finish(mut self) -> Result<Shape, FormatError> {
         if matches!(self.packing, Packing::Unknown) {
             self.begin()?;
         }

@@ -18,11 +18,11 @@ use crate::world::images::Image;
 use crate::world::volumes::Content;
 
 /// The exit code of an importer that needs scratch space.
-pub const SCRATCH_NEEDED: i64 = 42;
+pub(crate) const SCRATCH_NEEDED: i64 = 42;
 
 /// Why an import comes to nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// It has to be begun anew with scratch space.
     #[error("scratch space required and none found")]
     ScratchNeeded,
@@ -43,13 +43,13 @@ pub enum Failure {
 }
 
 /// Whether a message of an importer means that no other attempt can be better.
-pub fn is_fatal(message: &str) -> bool {
+pub(super) fn is_fatal(message: &str) -> bool {
     message.contains("checksum mismatch")
 }
 
 /// One attempt of an import.
 #[derive(Debug, Clone, Copy)]
-pub struct Job<'a> {
+pub(crate) struct Job<'a> {
     /// What everybody is given.
     pub context: &'a Context,
     /// The client of CDI.
@@ -64,7 +64,7 @@ pub struct Job<'a> {
 
 impl Job<'_> {
     /// Brings the content in.
-    pub async fn run(&self) -> Result<Content, Failure> {
+    pub(crate) async fn run(&self) -> Result<Content, Failure> {
         let url = self.claim.annotation(names::ENDPOINT);
         let images = &self.context.world.images;
         match self.claim.annotation(names::SOURCE) {
@@ -151,7 +151,8 @@ impl Job<'_> {
         }
         let shape = look.finish().map_err(|error| broken(&error))?;
         let is_archive = self.claim.annotation(names::CONTENT_TYPE) == "archive";
-        if !is_archive && shape.format == "qcow2" && !shape.packing.is_empty() && !pod::has_scratch(self.pod) {
+        if !is_archive && shape.format == "qcow2" && !shape.packing.is_empty() && !pod::has_scratch(self.pod)
+        {
             return Err(Failure::ScratchNeeded);
         }
         let virtual_size = if is_archive { received } else { shape.virtual_size };

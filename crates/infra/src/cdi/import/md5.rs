@@ -3,7 +3,7 @@
 
 /// Adds up bytes.
 #[derive(Debug, Clone)]
-pub struct Md5 {
+pub(crate) struct Md5 {
     state: [u32; 4],
     length: u64,
     rest: Vec<u8>,
@@ -24,7 +24,7 @@ const TURNS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], 
 
 impl Md5 {
     /// Adds bytes.
-    pub fn update(&mut self, mut bytes: &[u8]) {
+    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
         self.length = self.length.wrapping_add(bytes.len() as u64);
         if !self.rest.is_empty() {
             let missing = (64 - self.rest.len()).min(bytes.len());
@@ -44,7 +44,7 @@ impl Md5 {
     }
 
     /// The sum.
-    pub fn finish(mut self) -> [u8; 16] {
+    pub(crate) fn finish(mut self) -> [u8; 16] {
         let bits = self.length.wrapping_mul(8);
         let mut last = std::mem::take(&mut self.rest);
         last.push(0x80);

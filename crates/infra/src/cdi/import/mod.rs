@@ -1,15 +1,15 @@
 //! Imports: from a claim that says where its content is to the pod that brings it.
 
-pub mod checksum;
+pub(super) mod checksum;
 mod fetch;
-pub mod format;
+pub(super) mod format;
 mod job;
 mod md5;
 mod trust;
 
 use serde_json::{Value, json};
 
-pub use job::{Failure, Job, SCRATCH_NEEDED};
+pub(super) use job::{Failure, Job, SCRATCH_NEEDED};
 
 use super::worker::pod::{self, Blueprint, Role};
 use super::worker::said;
@@ -23,14 +23,14 @@ use crate::object::{Key, Object as _, owned_by};
 
 /// Makes importer pods, and tells claims how they are.
 #[derive(Debug)]
-pub struct Imports {
+pub(super) struct Imports {
     client: Client,
     recorder: Recorder,
 }
 
 impl Imports {
     /// The controller of imports.
-    pub fn new(context: &Context) -> Self {
+    pub(super) fn new(context: &Context) -> Self {
         Self {
             client: context.client(Identity::CDI_CONTROLLER),
             recorder: context.recorder(Identity::CDI_CONTROLLER),

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub use prime::prime_name;
-pub use rebind::rebind;
+pub(super) use prime::prime_name;
+pub(super) use rebind::rebind;
 
 use super::claim::{self, Facts};
 use super::names;
@@ -43,7 +43,7 @@ const COPIED: &[&str] = &[
 
 /// Fills claims that refer to an import or an upload.
 #[derive(Debug)]
-pub struct Populators {
+pub(super) struct Populators {
     context: Context,
     client: Client,
     recorder: Recorder,
@@ -51,7 +51,7 @@ pub struct Populators {
 
 impl Populators {
     /// The populators for imports and uploads.
-    pub fn new(context: &Context) -> Self {
+    pub(super) fn new(context: &Context) -> Self {
         Self {
             context: context.clone(),
             client: context.client(Identity::CDI_CONTROLLER),
@@ -61,7 +61,7 @@ impl Populators {
 }
 
 /// The kind of source a claim refers to, if it is one of CDI's.
-pub fn source_kind(claim: &Value) -> &str {
+pub(super) fn source_kind(claim: &Value) -> &str {
     let reference = claim.at("/spec/dataSourceRef");
     if reference["apiGroup"] == names::GROUP { reference.text("/kind") } else { "" }
 }
@@ -71,7 +71,7 @@ fn kind_of(word: &str) -> Option<&'static Kind> {
 }
 
 /// Whether a claim waits for somebody to use it.
-pub fn waits(facts: &Facts, claim: &Value) -> bool {
+pub(super) fn waits(facts: &Facts, claim: &Value) -> bool {
     claim::waits_for_consumer(facts, claim)
         && claim.annotation(names::SELECTED_NODE).is_empty()
         && !claim::is_immediate(claim)

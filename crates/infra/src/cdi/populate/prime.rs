@@ -16,7 +16,7 @@ const HANDED_ON: &[&str] = &[
 ];
 
 /// The name of the prime of a claim.
-pub fn prime_name(claim: &Value) -> String {
+pub(crate) fn prime_name(claim: &Value) -> String {
     format!("prime-{}", claim.uid())
 }
 

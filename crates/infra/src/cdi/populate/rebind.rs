@@ -7,7 +7,7 @@ use crate::kinds::PV;
 use crate::object::{Key, Object as _};
 
 /// Makes the volume of one claim that of another, which is not bound yet. True once the volume says so.
-pub async fn rebind(client: &Client, from: &Value, to: &Value) -> Result<bool> {
+pub(crate) async fn rebind(client: &Client, from: &Value, to: &Value) -> Result<bool> {
     let key = Key::cluster(from.text("/spec/volumeName"));
     let Some(volume) = client.cache(&PV).get(&key) else { return Ok(false) };
     if volume.text("/spec/claimRef/uid") == to.uid() {

@@ -10,7 +10,7 @@ const BLOCK: &str = "Block";
 const FILE: &str = "Filesystem";
 
 /// An access mode and a volume mode that go together.
-pub type Ability = (&'static str, &'static str);
+pub(crate) type Ability = (&'static str, &'static str);
 
 const ALL_RBD: &[Ability] = &[(RWX, BLOCK), (RWO, BLOCK), (RWO, FILE)];
 const ALL_FILE: &[Ability] = &[(RWX, FILE), (RWO, FILE)];
@@ -73,7 +73,12 @@ const TABLE: &[Known] = &[
     known("csi.ovirt.org", ONE_BOTH, None, false),
     known("csi.vsphere.vmware.com", ONE_BOTH, None, false),
     known("csi.vsphere.vmware.com/nfs", &[(RWX, FILE), (RWO, BLOCK), (RWO, FILE)], None, false),
-    known("kubesan.gitlab.io", &[(RWX, BLOCK), ("ReadOnlyMany", BLOCK), (RWO, BLOCK), (RWO, FILE)], CSI, false),
+    known(
+        "kubesan.gitlab.io",
+        &[(RWX, BLOCK), ("ReadOnlyMany", BLOCK), (RWO, BLOCK), (RWO, FILE)],
+        CSI,
+        false,
+    ),
     known("driver.longhorn.io", ONE_BLOCK, None, false),
     known("driver.longhorn.io/migratable", &[(RWX, BLOCK), (RWO, BLOCK)], None, false),
     known("driver.longhorn.io/nfs", ALL_FILE, None, false),
@@ -81,7 +86,7 @@ const TABLE: &[Known] = &[
 ];
 
 /// The classes for which there is never a profile: they are not for volumes of machines.
-pub const UNSUPPORTED: &[&str] = &[
+pub(crate) const UNSUPPORTED: &[&str] = &[
     "openshift-storage.noobaa.io/obc",
     "openshift-storage.ceph.rook.io/bucket",
     "rook-ceph.ceph.rook.io/bucket",
@@ -89,7 +94,7 @@ pub const UNSUPPORTED: &[&str] = &[
 ];
 
 /// The provisioner of volumes that are made by hand.
-pub const BY_HAND: &str = "kubernetes.io/no-provisioner";
+pub(crate) const BY_HAND: &str = "kubernetes.io/no-provisioner";
 
 fn find(class: &Value) -> Option<&'static Known> {
     let key = key(class);
@@ -97,17 +102,17 @@ fn find(class: &Value) -> Option<&'static Known> {
 }
 
 /// What a class of storage can do, if its provisioner is known.
-pub fn abilities(class: &Value) -> Option<&'static [Ability]> {
+pub(crate) fn abilities(class: &Value) -> Option<&'static [Ability]> {
     find(class).map(|known| known.abilities)
 }
 
 /// How the provisioner of a class clones best.
-pub fn clone_strategy(class: &Value) -> Option<&'static str> {
+pub(crate) fn clone_strategy(class: &Value) -> Option<&'static str> {
     find(class).and_then(|known| known.clone)
 }
 
 /// The form in which imports of a class are best kept.
-pub fn cron_format(class: &Value) -> &'static str {
+pub(crate) fn cron_format(class: &Value) -> &'static str {
     if find(class).is_some_and(|known| known.snapshots) { "snapshot" } else { "pvc" }
 }
 
@@ -129,7 +134,7 @@ fn key(class: &Value) -> String {
 }
 
 /// Abilities as a profile tells them.
-pub fn property_sets(abilities: &[Ability]) -> Vec<Value> {
+pub(crate) fn property_sets(abilities: &[Ability]) -> Vec<Value> {
     let sets = abilities.iter();
     sets.map(|(access, volume)| json!({"accessModes": [access], "volumeMode": volume})).collect()
 }

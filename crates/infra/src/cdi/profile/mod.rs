@@ -1,6 +1,6 @@
 //! Storage profiles: what CDI knows of each class of storage.
 
-pub mod known;
+pub(super) mod known;
 
 use serde_json::{Value, json};
 
@@ -14,14 +14,14 @@ use crate::object::{Condition, Key, Object as _};
 
 /// Keeps one profile per class of storage.
 #[derive(Debug)]
-pub struct Profiles {
+pub(super) struct Profiles {
     client: Client,
     clock: Clock,
 }
 
 impl Profiles {
     /// The controller of profiles.
-    pub fn new(context: &Context) -> Self {
+    pub(super) fn new(context: &Context) -> Self {
         Self { client: context.client(Identity::CDI_CONTROLLER), clock: context.clock }
     }
 }

@@ -51,9 +51,8 @@ pub async fn serve_uploads(context: &Context, call: Call) -> Response<Body> {
     if !matches!(head.method, Method::POST | Method::PUT) {
         return empty(StatusCode::NOT_FOUND);
     }
-    let failed = |message: String| {
-        plain(StatusCode::BAD_REQUEST, &format!("Saving stream failed: {message}"))
-    };
+    let failed =
+        |message: String| plain(StatusCode::BAD_REQUEST, &format!("Saving stream failed: {message}"));
     let content = match body::read(body, &head.headers, packing).await {
         Ok(content) => content,
         Err(message) => return failed(message),
@@ -101,7 +100,10 @@ async fn ready(context: &Context, client: &Client, key: &Key) -> Result<Server, 
         };
         possible(&claim)?;
         if claim.annotation(names::POD_PHASE) == "Succeeded" {
-            return Err(format!("rejecting Upload Request for PVC {} that already finished uploading", key.name));
+            return Err(format!(
+                "rejecting Upload Request for PVC {} that already finished uploading",
+                key.name
+            ));
         }
         if claim.annotation(names::POD_READY) != "true" {
             continue;

@@ -8,7 +8,7 @@ use crate::object::Object as _;
 
 /// How a worker ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exit {
+pub(crate) struct Exit {
     /// The exit code.
     pub code: i64,
     /// What it left as its termination message.
@@ -17,12 +17,12 @@ pub struct Exit {
 
 impl Exit {
     /// It did what it had to.
-    pub fn done(message: impl Into<String>) -> Self {
+    pub(crate) fn done(message: impl Into<String>) -> Self {
         Self { code: 0, message: message.into() }
     }
 
     /// It could not.
-    pub fn failed(message: impl Into<String>) -> Self {
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self { code: 1, message: message.into() }
     }
 }
@@ -33,23 +33,23 @@ const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// Whether the container of a worker runs.
-pub fn is_running(pod: &Value) -> bool {
+pub(crate) fn is_running(pod: &Value) -> bool {
     pod.at("/status/containerStatuses/0/state/running").is_object()
 }
 
 /// How often the container of a worker was started anew.
-pub fn restarts(pod: &Value) -> i64 {
+pub(crate) fn restarts(pod: &Value) -> i64 {
     pod.number("/status/containerStatuses/0/restartCount").unwrap_or_default()
 }
 
 /// How long a container waits before it is started for the `restart`-th time again.
-pub fn pause(restart: i64) -> Duration {
+pub(crate) fn pause(restart: i64) -> Duration {
     let doublings = u32::try_from(restart - 1).unwrap_or_default().min(10);
     FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
 }
 
 /// The pod after its container has ended. One that did its work is complete; one that failed waits to be started anew.
-pub fn ended(pod: &Value, exit: &Exit, now: &str) -> Value {
+pub(crate) fn ended(pod: &Value, exit: &Exit, now: &str) -> Value {
     let mut new = pod.clone();
     let started = pod.text("/status/containerStatuses/0/state/running/startedAt");
     let terminated = json!({"terminated": {
@@ -86,7 +86,7 @@ pub fn ended(pod: &Value, exit: &Exit, now: &str) -> Value {
 }
 
 /// The pod after its container was started again.
-pub fn started_again(pod: &Value, now: &str) -> Value {
+pub(crate) fn started_again(pod: &Value, now: &str) -> Value {
     let mut new = pod.clone();
     let status = "/status/containerStatuses/0";
     new.set(&format!("{status}/state"), json!({"running": {"startedAt": now}}));
@@ -132,7 +132,10 @@ mod tests {
         );
         assert_eq!(failed["status"]["phase"], "Running");
         assert!(is_running(&started_again(&failed, "2")));
-        assert_eq!((pause(1), pause(2), pause(20)), (Duration::from_secs(10), Duration::from_secs(20), LONGEST_PAUSE));
+        assert_eq!(
+            (pause(1), pause(2), pause(20)),
+            (Duration::from_secs(10), Duration::from_secs(20), LONGEST_PAUSE)
+        );
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! The pods are ordinary: they are scheduled and started like all others. Once the container of one runs, its work
 //! begins here; when it is over, the container ends with an exit code and a message.
 
-pub mod container;
+pub(super) mod container;
 mod job;
-pub mod pod;
-pub mod said;
+pub(super) mod pod;
+pub(super) mod said;
 mod volume;
 
 use std::collections::HashMap;
@@ -18,8 +18,8 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 pub(in crate::cdi) use job::pace;
-pub use pod::Role;
-pub use volume::target;
+pub(super) use pod::Role;
+pub(super) use volume::target;
 
 use crate::client::{Client, Identity};
 use crate::context::Context;
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Runs the work of the worker pods.
 #[derive(Debug)]
-pub struct Workers {
+pub(super) struct Workers {
     context: Context,
     client: Client,
     running: Mutex<HashMap<Key, Running>>,
@@ -54,7 +54,7 @@ impl Drop for Running {
 
 impl Workers {
     /// The work of all worker pods.
-    pub fn new(context: &Context) -> Self {
+    pub(super) fn new(context: &Context) -> Self {
         Self {
             context: context.clone(),
             client: context.client(Identity::KUBELET),

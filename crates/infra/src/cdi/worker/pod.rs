@@ -8,7 +8,7 @@ use crate::object::{Object as _, owned_by};
 
 /// What a worker is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// Brings content in.
     Importer,
     /// Takes an upload, from a person or from a cloner.
@@ -23,7 +23,7 @@ impl Role {
     const ALL: [Self; 4] = [Self::Importer, Self::Uploader, Self::Cloner, Self::Preparer];
 
     /// The value of the label that tells workers apart.
-    pub fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Importer => "importer",
             Self::Uploader => "cdi-upload-server",
@@ -33,7 +33,7 @@ impl Role {
     }
 
     /// What a pod is for, if it is one of CDI's workers.
-    pub fn of(pod: &Value) -> Option<Self> {
+    pub(crate) fn of(pod: &Value) -> Option<Self> {
         let ours = pod.label(names::APP) == names::APP_VALUE;
         Self::ALL.into_iter().find(|role| ours && pod.label(names::COMPONENT) == role.label())
     }
@@ -50,7 +50,7 @@ impl Role {
 
 /// What a worker pod is made from.
 #[derive(Debug, Clone, Copy)]
-pub struct Blueprint<'a> {
+pub(crate) struct Blueprint<'a> {
     /// What it is for.
     pub role: Role,
     /// Its name.
@@ -70,7 +70,7 @@ pub struct Blueprint<'a> {
 }
 
 /// A worker pod.
-pub fn build(blueprint: &Blueprint<'_>) -> Value {
+pub(crate) fn build(blueprint: &Blueprint<'_>) -> Value {
     let (container, image) = blueprint.role.container();
     let claim = blueprint.claim;
     let mut volumes =
@@ -130,14 +130,14 @@ pub fn build(blueprint: &Blueprint<'_>) -> Value {
 }
 
 /// The claim a worker works on.
-pub fn claim_of(pod: &Value) -> &str {
+pub(crate) fn claim_of(pod: &Value) -> &str {
     let volumes = pod.list("/spec/volumes");
     let data = volumes.iter().find(|volume| volume["name"] == "cdi-data-vol");
     data.map_or("", |volume| volume.text("/persistentVolumeClaim/claimName"))
 }
 
 /// Whether a worker has scratch space.
-pub fn has_scratch(pod: &Value) -> bool {
+pub(crate) fn has_scratch(pod: &Value) -> bool {
     pod.list("/spec/volumes").iter().any(|volume| volume["name"] == "cdi-scratch-vol")
 }
 
@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_worker_is_known_by_its_labels_and_claim() {
-        let claim = json!({"metadata": {"namespace": "n", "name": "c", "uid": "u"}, "spec": {"volumeMode": "Block"}});
+        let claim =
+            json!({"metadata": {"namespace": "n", "name": "c", "uid": "u"}, "spec": {"volumeMode": "Block"}});
         let pod = build(&Blueprint {
             role: Role::Importer,
             name: "importer-c",

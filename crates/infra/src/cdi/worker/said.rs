@@ -10,7 +10,7 @@ use crate::object::Object as _;
 const RUNNING: &str = "Pod is running";
 
 /// Writes what a pod is doing into the annotations of a claim.
-pub fn put(claim: &mut Value, pod: &Value) {
+pub(crate) fn put(claim: &mut Value, pod: &Value) {
     let phase = pod.text("/status/phase");
     claim.set_annotation(names::POD_PHASE, if phase.is_empty() { "Pending" } else { phase });
     let restarts = container::restarts(pod);
@@ -24,10 +24,7 @@ pub fn put(claim: &mut Value, pod: &Value) {
     if scheduled["status"] == "False" && scheduled["reason"] == "Unschedulable" {
         claim.set_annotation(names::POD_SCHEDULABLE, "false");
     } else {
-        claim.unset(&format!(
-            "/metadata/annotations/{}",
-            crate::object::escaped(names::POD_SCHEDULABLE)
-        ));
+        claim.unset(&format!("/metadata/annotations/{}", crate::object::escaped(names::POD_SCHEDULABLE)));
     }
 }
 
@@ -49,7 +46,7 @@ fn running(pod: &Value) -> (bool, &str, &str) {
 }
 
 /// How the container of a pod failed last, if it did.
-pub fn last_failure(pod: &Value) -> Option<&Value> {
+pub(crate) fn last_failure(pod: &Value) -> Option<&Value> {
     let status = pod.at("/status/containerStatuses/0");
     let ends = [status.at("/state/terminated"), status.at("/lastState/terminated")];
     ends.into_iter().find(|end| end.is_object() && end["exitCode"] != 0)
@@ -76,8 +73,11 @@ mod tests {
         assert_eq!(claim.annotation(names::RUNNING), "false");
         assert_eq!(claim.annotation(names::RUNNING_MESSAGE), "no route");
         assert_eq!(last_failure(&pod).unwrap()["message"], "no route");
-        put(&mut claim, &json!({"status": {"conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}));
+        put(
+            &mut claim,
+            &json!({"status": {"conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}),
+        );
         assert_eq!(claim.annotation(names::POD_SCHEDULABLE), "false");
         assert_eq!(claim.annotation(names::POD_RESTARTS), "3");
     }

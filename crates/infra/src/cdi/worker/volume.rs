@@ -11,14 +11,14 @@ use crate::object::{Key, Object as _};
 use crate::quantity;
 
 /// The name storage knows a volume by.
-pub fn handle_of(volume: &Value) -> &str {
+pub(super) fn handle_of(volume: &Value) -> &str {
     let handle = volume.text("/spec/csi/volumeHandle");
     if handle.is_empty() { volume.name() } else { handle }
 }
 
 /// A claim with the volume behind it.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub(crate) struct Target {
     /// The claim.
     pub claim: Arc<Value>,
     /// The handle of the volume.
@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// The volume behind a claim that is bound.
-pub fn target(client: &Client, key: &Key) -> Option<Target> {
+pub(crate) fn target(client: &Client, key: &Key) -> Option<Target> {
     let claim = client.cache(&PVC).get(key)?;
     let volume = client.cache(&PV).get(&Key::cluster(claim.text("/spec/volumeName")))?;
     let capacity = quantity::whole(volume.at("/spec/capacity/storage"));
