@@ -44,6 +44,11 @@ pub trait Controller: Send + Sync + 'static {
     /// What it wants to know of.
     fn watches(&self) -> Vec<Watch>;
 
+    /// Keys to look at for reasons no cache knows of, such as what happens to a machine; asked for once.
+    fn pokes(&self) -> Option<mpsc::UnboundedReceiver<Key>> {
+        None
+    }
+
     /// Looks at what a key stands for as it is now, and does the next thing that has to be done.
     fn look(&self, key: &Key) -> impl Future<Output = Looked> + Send;
 }
@@ -109,7 +114,15 @@ pub async fn run<C: Controller>(controller: Arc<C>) {
             }
         });
     }
-    drop(sender);
+    if let Some(mut pokes) = controller.pokes() {
+        feeds.spawn(async move {
+            while let Some(key) = pokes.recv().await {
+                if sender.send(key).is_err() {
+                    return;
+                }
+            }
+        });
+    }
     drive(&*controller, keys).await;
 }
 

@@ -94,6 +94,7 @@ impl Infra {
         let upload = url.as_ref().map(|(url, at)| cdi::config::UploadAddress { url, authority: &at.authority });
         cdi::install(context, upload).await?;
         kubevirt::install(context).await?;
+        kubevirt::shapes::common::install(context).await?;
         network::start(context, &mut self.tasks);
         hosts::start(context, &mut self.tasks);
         scheduler::start(context, &mut self.tasks);

@@ -99,10 +99,14 @@ table! {
     RESOURCE_QUOTA = "" "v1" "ResourceQuota" "resourcequotas" true true;
     /// Leases: heartbeats and locks.
     LEASE = "coordination.k8s.io" "v1" "Lease" "leases" true false;
+    /// Pods on every node.
+    DAEMON_SET = "apps" "v1" "DaemonSet" "daemonsets" true true;
     /// What a controller remembers of an earlier state.
     CONTROLLER_REVISION = "apps" "v1" "ControllerRevision" "controllerrevisions" true false;
     /// Where services lead.
     ENDPOINT_SLICE = "discovery.k8s.io" "v1" "EndpointSlice" "endpointslices" true false;
+    /// Where services lead, as it was said before there were slices.
+    ENDPOINTS = "" "v1" "Endpoints" "endpoints" true false;
     /// Who may talk to whom.
     NETWORK_POLICY = "networking.k8s.io" "v1" "NetworkPolicy" "networkpolicies" true false;
     /// Priorities of pods.
@@ -149,6 +153,12 @@ table! {
     MIGRATION = "kubevirt.io" "v1" "VirtualMachineInstanceMigration" "virtualmachineinstancemigrations" true true;
     /// Replica sets of running virtual machines.
     VMI_REPLICA_SET = "kubevirt.io" "v1" "VirtualMachineInstanceReplicaSet" "virtualmachineinstancereplicasets" true true;
+    /// Values for running virtual machines that are picked by labels.
+    VMI_PRESET = "kubevirt.io" "v1" "VirtualMachineInstancePreset" "virtualmachineinstancepresets" true false;
+    /// Pools of virtual machines.
+    POOL = "pool.kubevirt.io" "v1beta1" "VirtualMachinePool" "virtualmachinepools" true true;
+    /// Snapshots of virtual machines put back.
+    VM_RESTORE = "snapshot.kubevirt.io" "v1beta1" "VirtualMachineRestore" "virtualmachinerestores" true true;
     /// The installation of KubeVirt.
     KUBEVIRT = "kubevirt.io" "v1" "KubeVirt" "kubevirts" true true;
     /// Shapes of virtual machines in a namespace.

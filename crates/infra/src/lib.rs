@@ -18,6 +18,7 @@ pub mod hosts;
 mod infra;
 pub mod kinds;
 pub mod kubevirt;
+pub mod manager;
 pub mod network;
 pub mod object;
 pub mod quantity;

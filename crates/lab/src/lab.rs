@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -67,6 +67,8 @@ pub struct Options {
     pub faults: FaultPlan,
     /// How long the history that watches and pages need is kept.
     pub history: Retention,
+    /// Names and addresses clients know the server by, beyond those of loopback and of every cluster.
+    pub names: Vec<String>,
 }
 
 impl Default for Options {
@@ -79,6 +81,7 @@ impl Default for Options {
             tokens: Vec::new(),
             faults: FaultPlan::default(),
             history: Retention::default(),
+            names: Vec::new(),
         }
     }
 }
@@ -108,6 +111,7 @@ impl Lab {
             tokens: options.tokens,
             faults: options.faults,
             history: options.history,
+            names: options.names,
         }
         .build(options.folder.as_deref())
         .await?;
@@ -160,6 +164,12 @@ impl Lab {
         Ok(self.server.client_certificate(user, groups)?)
     }
 
+    /// A way in for connections that come from no socket.
+    pub fn door(&self) -> Result<Door, LabError> {
+        let tls = TlsAcceptor::from(Arc::new(auth::server_config(self.server.pki())?));
+        Ok(Door { server: Arc::clone(&self.server), tls })
+    }
+
     /// Listens on a loopback port; 0 picks a free one. Connections are served until the lab is dropped.
     pub async fn listen(&mut self, port: u16) -> Result<Listening, LabError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -171,6 +181,28 @@ impl Lab {
         self.tasks.spawn(service::accept(Arc::clone(&self.server), listener, tls));
         let kubeconfig = self.server.administrator_kubeconfig(&address)?;
         Ok(Listening { address, kubeconfig })
+    }
+}
+
+/// Serves connections that come from anywhere but a socket, such as an emulated network. Clones serve the same lab.
+#[derive(Clone)]
+pub struct Door {
+    server: Arc<Server>,
+    tls: TlsAcceptor,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Door").finish_non_exhaustive()
+    }
+}
+
+impl Door {
+    /// Serves one connection to its end, with TLS, as one that came from a socket.
+    pub async fn serve(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        if let Err(error) = service::connection(self.server, stream, self.tls).await {
+            tracing::debug!(%error, "a connection ended");
+        }
     }
 }
 

@@ -39,5 +39,5 @@ pub use api::reply::Body;
 pub use attributes::User;
 pub use auth::Secret;
 pub use controllers::Controllers;
-pub use lab::{Claim, Lab, LabError, Listening, Options, claim_folder};
+pub use lab::{Claim, Door, Lab, LabError, Listening, Options, claim_folder};
 pub use service::LabService;

@@ -3,7 +3,6 @@
 mod gathered;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -12,6 +11,7 @@ use http::{Request, Response};
 use http_body::Body as HttpBody;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -86,7 +86,12 @@ pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener, tls: TlsA
         };
         let (server, tls) = (Arc::clone(&server), tls.clone());
         connections.spawn(async move {
-            if let Err(error) = connection(server, stream, tls, from).await {
+            // Answers are written whole; waiting for more only delays them.
+            let served = match stream.set_nodelay(true) {
+                Ok(()) => connection(server, stream, tls).await,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = served {
                 tracing::debug!(%error, %from, "a connection ended");
             }
         });
@@ -94,13 +99,11 @@ pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener, tls: TlsA
 }
 
 /// Serves one connection.
-async fn connection(
+pub(crate) async fn connection(
     server: Arc<Server>,
-    stream: tokio::net::TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     tls: TlsAcceptor,
-    _: SocketAddr,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    stream.set_nodelay(true)?;
     let stream = tls.accept(stream).await?;
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let peer = (!certificates.is_empty()).then(|| server.peer(certificates));

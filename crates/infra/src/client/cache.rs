@@ -57,6 +57,7 @@ fn indexes_of(kind: &Kind) -> Vec<(&'static str, Words)> {
     })];
     if *kind == kinds::POD {
         indexes.push(("node", |pod| vec![pod.text("/spec/nodeName").to_owned()]));
+        indexes.push(("uid", |pod| vec![pod.uid().to_owned()]));
         indexes.push(("claim", |pod| {
             let claims =
                 pod.list("/spec/volumes").iter().map(|volume| &volume["persistentVolumeClaim"]["claimName"]);
@@ -64,9 +65,23 @@ fn indexes_of(kind: &Kind) -> Vec<(&'static str, Words)> {
         }));
     } else if *kind == kinds::VMI {
         indexes.push(("node", |vmi| vec![vmi.text("/status/nodeName").to_owned()]));
+        indexes.push(("claim", |vmi| claims(vmi, vmi.at("/spec"))));
+    } else if *kind == kinds::VM {
+        indexes.push(("claim", |vm| claims(vm, vm.at("/spec/template/spec"))));
     } else if *kind == kinds::ENDPOINT_SLICE {
         indexes.push(("service", |slice| {
             vec![format!("{}/{}", slice.namespace(), slice.label("kubernetes.io/service-name"))]
+        }));
+    } else if *kind == kinds::SERVICE {
+        indexes.push(("address", addresses_of_service));
+        indexes.push(("nodePort", |service| {
+            let ports = service.list("/spec/ports").iter().filter_map(|port| port.number("/nodePort"));
+            ports.map(|port| port.to_string()).collect()
+        }));
+    } else if *kind == kinds::NODE {
+        indexes.push(("address", |node| {
+            let addresses = node.list("/status/addresses").iter().map(|one| one.text("/address"));
+            addresses.map(ToOwned::to_owned).collect()
         }));
     } else if *kind == kinds::PV {
         indexes.push(("claim", |volume| {
@@ -82,6 +97,19 @@ fn indexes_of(kind: &Kind) -> Vec<(&'static str, Words)> {
         }));
     }
     indexes
+}
+
+/// All addresses a service is reached by.
+fn addresses_of_service(service: &Value) -> Vec<String> {
+    let spec = service.list("/spec/clusterIPs").iter().chain(service.list("/spec/externalIPs"));
+    let balancers = service.list("/status/loadBalancer/ingress").iter().map(|one| &one["ip"]);
+    spec.chain(balancers).filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+}
+
+/// The claims a machine uses, each with its namespace.
+fn claims(object: &Value, spec: &Value) -> Vec<String> {
+    let claims = crate::kubevirt::instance::claims(spec);
+    claims.into_iter().map(|claim| format!("{}/{claim}", object.namespace())).collect()
 }
 
 #[derive(Debug, Default)]
@@ -104,7 +132,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub(super) fn new(kind: &'static Kind) -> Self {
+    pub(crate) fn new(kind: &'static Kind) -> Self {
         Self {
             kind,
             indexes: indexes_of(kind),
@@ -186,7 +214,7 @@ impl Cache {
     }
 
     /// Takes in an object as somebody saw it. Old news is passed over.
-    pub(super) fn learn(&self, mut object: Value) {
+    pub(crate) fn learn(&self, mut object: Value) {
         object["apiVersion"] = self.kind.api_version().into();
         object["kind"] = self.kind.kind.into();
         let (key, version) = (Key::of(&object), object.version());

@@ -5,6 +5,7 @@
 
 mod hosts;
 mod machines;
+mod network;
 mod rules;
 
 use http::{Method, Response, StatusCode};
@@ -57,6 +58,8 @@ fn told(context: &Context, method: &Method, steps: &[&str], body: &Value) -> Tol
         [] => Ok(resources()),
         ["hosts", rest @ ..] => hosts::told(context, method, rest, body),
         ["rules", rest @ ..] => rules::told(context, method, rest, body),
+        ["cuts", rest @ ..] => network::cuts(context, method, rest, body),
+        ["reach", rest @ ..] => network::reach(context, method, rest, body),
         ["machines", rest @ ..] => machines::told(context, method, rest, body),
         _ => Err(nothing_here()),
     }
@@ -70,6 +73,8 @@ fn resources() -> Value {
         "resources": [
             resource("hosts", "Host", &["get", "list", "update"]),
             resource("rules", "Rule", &["create", "delete", "list"]),
+            resource("cuts", "Cut", &["create", "delete", "list"]),
+            resource("reach", "Verdict", &["create"]),
             resource("machines", "Machine", &["create"]),
         ],
     })

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, Result};
 use crate::kinds::CRD;
-use crate::object::Key;
+use crate::object::{Key, Object as _};
 
 use schema::Definitions;
 
@@ -460,37 +460,42 @@ pub fn all() -> Vec<Value> {
         .collect()
 }
 
+/// How long to wait before looking again whether a kind is served.
+const GLANCE: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// Makes sure the server has all kinds, and waits until it serves them. Kinds it has of its own stay as they are.
+///
+/// Definitions are large, so each is sent once and read as rarely as possible: no watch.
 pub async fn install(client: &Client) -> Result {
-    let mut names = Vec::new();
+    let served = client.send(http::Method::GET, "/apis", None).await?;
+    let own: Vec<&str> = served.list("/groups").iter().map(|group| group.text("/name")).collect();
+    let mut waiting = Vec::new();
     for definition in all() {
-        let spec = &definition["spec"];
-        let (group, version) = (
-            spec["group"].as_str().unwrap_or_default(),
-            spec["versions"][0]["name"].as_str().unwrap_or_default(),
-        );
-        let plural = spec["names"]["plural"].as_str().unwrap_or_default();
-        let served = client.send(http::Method::GET, &format!("/apis/{group}/{version}"), None).await;
-        let has = served.is_ok_and(|list| {
-            list["resources"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == plural))
-        });
-        if !has {
-            names.push(definition["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+        let group = definition.text("/spec/group");
+        let is_own = own.contains(&group) && has(client, &definition).await;
+        if !is_own {
+            waiting.push(Key::of(&definition));
             client.create_if_absent(&CRD, definition).await?;
         }
     }
-    let cache = client.cache(&CRD);
-    let mut changes = cache.changes();
-    let established = |name: &str| {
-        use crate::object::Object as _;
-        cache.get(&Key::cluster(name)).is_some_and(|definition| definition.condition_holds("Established"))
-    };
-    while !names.iter().all(|name| established(name)) {
-        if changes.recv().await.is_none() {
-            break;
+    for key in waiting {
+        while !client
+            .get(&CRD, &key)
+            .await?
+            .is_some_and(|definition| definition.condition_holds("Established"))
+        {
+            tokio::time::sleep(GLANCE).await;
         }
     }
     Ok(())
+}
+
+/// Whether the server has a kind without this definition.
+async fn has(client: &Client, definition: &Value) -> bool {
+    let (group, version) = (definition.text("/spec/group"), definition.text("/spec/versions/0/name"));
+    let list = client.send(http::Method::GET, &format!("/apis/{group}/{version}"), None).await;
+    let plural = definition.text("/spec/names/plural");
+    list.is_ok_and(|list| list.list("/resources").iter().any(|one| one["name"] == plural))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::kinds::{NAMESPACE, NODE};
 use crate::settings::Manager;
 use crate::world::hosts::Host;
 
+pub(crate) use eviction::tolerates;
 pub use node::name_of;
 
 /// How many hosts register at the same time.
@@ -46,7 +47,12 @@ pub fn start(context: &Context, tasks: &mut Tasks) {
     tasks.spawn(heartbeat::run(context.clone()));
     kubelet::start(context, tasks);
     if context.settings.manager == Manager::Embedded {
-        tasks.control(lifecycle::Lifecycle::new(context));
-        tasks.control(eviction::Eviction::new(context));
+        start_lifecycle(context, tasks);
     }
+}
+
+/// Starts what watches over nodes, whoever's they are.
+pub(crate) fn start_lifecycle(context: &Context, tasks: &mut Tasks) {
+    tasks.control(lifecycle::Lifecycle::new(context));
+    tasks.control(eviction::Eviction::new(context));
 }

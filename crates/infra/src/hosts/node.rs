@@ -182,7 +182,16 @@ fn pod_networks(settings: &Settings, index: usize) -> Vec<IpNet> {
 fn share(network: &IpNet, bits: u8, index: usize) -> Option<IpNet> {
     let usual = if network.addr().is_ipv4() { 24 } else { 64 };
     let prefix = (network.prefix_len() + bits).max(usual).max(network.prefix_len());
-    network.subnets(prefix.min(network.max_prefix_len())).ok()?.nth(index)
+    let prefix = prefix.min(network.max_prefix_len());
+    let size = u32::from(network.max_prefix_len() - prefix);
+    let offset = u128::try_from(index).ok()?.checked_shl(size)?;
+    let first = match network.network() {
+        IpAddr::V4(first) => {
+            IpAddr::from(first.to_bits().checked_add(u32::try_from(offset).ok()?)?.to_be_bytes())
+        }
+        IpAddr::V6(first) => IpAddr::from(first.to_bits().checked_add(offset)?.to_be_bytes()),
+    };
+    network.contains(&first).then(|| IpNet::new(first, prefix).ok())?
 }
 
 /// The `index`-th address of a network.

@@ -16,6 +16,7 @@
 //!
 //! From outside, [`Storage`] sets how much fits into a class and slows or breaks it.
 
+mod attach;
 mod binder;
 mod classes;
 mod deleter;
@@ -24,6 +25,8 @@ mod outside;
 mod provision;
 mod provisioner;
 mod registrar;
+mod resizer;
+mod snapshots;
 mod told;
 mod waits;
 
@@ -31,6 +34,7 @@ use crate::client::Result;
 use crate::context::{Context, Tasks};
 use crate::settings::Manager;
 
+pub use attach::{attachment_name, is_attached};
 pub use classes::{DRIVERS, Driver, driver};
 pub use outside::Storage;
 
@@ -39,13 +43,19 @@ pub async fn install(context: &Context) -> Result {
     classes::install(&context.client).await
 }
 
-/// Starts the provisioner, the binder and the snapshot controller.
+/// Starts what runs beside the drivers, and what a controller manager would do where there is none.
 pub fn start(context: &Context, tasks: &mut Tasks) {
     tasks.control(registrar::Registrar::new(context));
     tasks.control(provisioner::Provisioner::new(context));
     tasks.control(deleter::Deleter::new(context));
+    tasks.control(resizer::Resizer::new(context));
+    tasks.control(snapshots::SnapshotController::new(context));
+    tasks.control(snapshots::Snapshotter::new(context));
+    tasks.control(attach::Attacher::new(context));
+    tasks.control(attach::Detacher::new(context));
     if context.settings.manager == Manager::Embedded {
         tasks.control(binder::ClaimBinder::new(context));
         tasks.control(binder::VolumeBinder::new(context));
+        tasks.control(attach::AttachDetach::new(context));
     }
 }

@@ -147,6 +147,51 @@ pub struct Agent {
     pub frozen: bool,
 }
 
+/// Something one viewer at a time can hold: a console, a screen. A new viewer takes it from the one before.
+#[derive(Debug)]
+pub struct Sessions {
+    last: watch::Sender<u64>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { last: watch::Sender::new(0) }
+    }
+}
+
+impl Sessions {
+    /// Begins a session, which ends the one before.
+    pub fn take(&self) -> Session {
+        let mut number = 0;
+        self.last.send_modify(|last| {
+            *last += 1;
+            number = *last;
+        });
+        Session { number, last: self.last.subscribe() }
+    }
+
+    /// Whether somebody holds it.
+    pub fn is_taken(&self) -> bool {
+        self.last.receiver_count() > 0
+    }
+}
+
+/// A viewer's hold on something, until it is dropped or another takes it.
+#[derive(Debug)]
+pub struct Session {
+    number: u64,
+    last: watch::Receiver<u64>,
+}
+
+impl Session {
+    /// Waits until another viewer has taken over.
+    pub async fn ended(mut self) {
+        let number = self.number;
+        // Fails when what was viewed is gone, which ends the session just as well.
+        let _ = self.last.wait_for(|last| *last != number).await;
+    }
+}
+
 /// How much of what a console showed is kept.
 const SCROLLBACK: usize = 64 * 1024;
 
@@ -156,6 +201,8 @@ pub struct Console {
     shown: broadcast::Sender<Bytes>,
     typed: broadcast::Sender<Bytes>,
     scrollback: Mutex<VecDeque<u8>>,
+    /// Who looks at it.
+    pub sessions: Sessions,
 }
 
 impl Default for Console {
@@ -164,6 +211,7 @@ impl Default for Console {
             shown: broadcast::Sender::new(1024),
             typed: broadcast::Sender::new(1024),
             scrollback: Mutex::default(),
+            sessions: Sessions::default(),
         }
     }
 }
@@ -206,6 +254,8 @@ pub struct Machine {
     commands: mpsc::UnboundedSender<Command>,
     /// The serial console.
     pub console: Console,
+    /// Who looks at the screen.
+    pub display: Sessions,
 }
 
 impl Machine {
@@ -218,6 +268,7 @@ impl Machine {
             agent: watch::Sender::default(),
             commands,
             console: Console::default(),
+            display: Sessions::default(),
         };
         (Arc::new(machine), receiver)
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::network::fabric::Fabric;
 
 /// Everything that is physical. Clones share it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct World {
     /// The hosts.
     pub hosts: Arc<hosts::Hosts>,
@@ -28,4 +28,20 @@ pub struct World {
     pub machines: Arc<machine::Machines>,
     /// The network between them.
     pub fabric: Arc<Fabric>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let hosts = Arc::<hosts::Hosts>::default();
+        // What is on a host without power or cable is not on the network.
+        let fabric = Arc::new(Fabric::new(&hosts));
+        Self {
+            hosts,
+            volumes: Arc::default(),
+            images: Arc::default(),
+            transfers: Arc::default(),
+            machines: Arc::default(),
+            fabric,
+        }
+    }
 }

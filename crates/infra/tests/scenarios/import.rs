@@ -10,7 +10,9 @@ mod upload;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use trellis_infra::kinds::{CDI, CDI_CONFIG, DATA_VOLUME, POD, PV, PVC, STORAGE_PROFILE, VOLUME_IMPORT_SOURCE};
+use trellis_infra::kinds::{
+    CDI, CDI_CONFIG, DATA_VOLUME, POD, PV, PVC, STORAGE_PROFILE, VOLUME_IMPORT_SOURCE,
+};
 use trellis_infra::object::{Key, Object as _};
 use trellis_infra::stages::Rule;
 use trellis_infra::world::volumes::Content;
@@ -303,7 +305,8 @@ async fn a_failing_import_is_tried_again(cx: Cx) -> Result {
 async fn an_image_that_does_not_fit_is_refused(cx: Cx) -> Result {
     let key = cx.key("a");
     cx.create(&DATA_VOLUME, volume("a", "512Mi", registry())).await?;
-    let said = |volume: &Value| volume.condition("Running").text("/message").contains("larger PVC is required");
+    let said =
+        |volume: &Value| volume.condition("Running").text("/message").contains("larger PVC is required");
     let failing = cx.until(&DATA_VOLUME, &key, said).await?;
     assert_eq!(
         failing.condition("Running").text("/message"),
@@ -365,7 +368,10 @@ async fn what_cannot_be_is_refused(cx: Cx) -> Result {
     ] {
         let refused = cx.create(&DATA_VOLUME, volume("a", "1Gi", source)).await;
         let refused = refused.err().ok_or("it was let through")?.to_string();
-        assert!(refused.contains("admission webhook \"datavolume-validate.cdi.kubevirt.io\" denied"), "{refused}");
+        assert!(
+            refused.contains("admission webhook \"datavolume-validate.cdi.kubevirt.io\" denied"),
+            "{refused}"
+        );
         assert!(refused.contains(message), "{refused}");
     }
     cx.create(&DATA_VOLUME, volume("a", "1Gi", json!({"blank": {}}))).await?;

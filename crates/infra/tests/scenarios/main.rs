@@ -8,7 +8,9 @@
 mod support;
 
 mod context;
+mod machines;
 mod servers;
+mod sockets;
 
 mod admission;
 mod clone;

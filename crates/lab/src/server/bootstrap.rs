@@ -14,7 +14,7 @@ use crate::api::subresources::own_options;
 use crate::api::{Call, strategy, write};
 use crate::attributes::User;
 use crate::auth::{
-    self, Authenticator, Authorizer, ClientIdentity, Impersonator, Pki, PkiError, Secret, Tokens,
+    self, AltName, Authenticator, Authorizer, ClientIdentity, Impersonator, Pki, PkiError, Secret, Tokens,
 };
 use crate::clock::Clock;
 use crate::faults::FaultPlan;
@@ -43,12 +43,14 @@ pub(crate) struct Parts {
     pub(crate) tokens: Vec<(Secret, User)>,
     pub(crate) faults: FaultPlan,
     pub(crate) history: Retention,
+    pub(crate) names: Vec<String>,
 }
 
 impl Parts {
     /// Builds the server, on what a folder holds or in memory, and stores what every cluster begins with.
     pub(crate) async fn build(self, folder: Option<&Path>) -> Result<Arc<Server>, LabError> {
         let now = self.clock.now();
+        let names: Vec<AltName> = self.names.iter().map(|name| AltName::of_host(name)).collect();
         read_tables_meanwhile();
         let (pki, store) = match folder {
             Some(folder) => {
@@ -56,7 +58,7 @@ impl Parts {
                     .map_err(|source| LabError::Folder { folder: folder.to_owned(), source })?;
                 // Gathering what is random enough for keys takes a while.
                 let (pki, store) = std::thread::scope(|scope| {
-                    let pki = scope.spawn(|| Pki::load_or_generate(&folder.join("pki"), now, &[]));
+                    let pki = scope.spawn(|| Pki::load_or_generate(&folder.join("pki"), now, &names));
                     let (clock, history) = (Arc::clone(&self.clock), self.history.clone());
                     let store = Store::open(&folder.join("store.redb"), clock, history, selectable_fields);
                     (pki.join(), store)
@@ -65,7 +67,7 @@ impl Parts {
                 (pki.unwrap_or_else(|_| Err(bug()))?, store?)
             }
             None => (
-                Pki::generate(now, &[])?,
+                Pki::generate(now, &names)?,
                 Arc::new(Store::in_memory(Arc::clone(&self.clock), self.history.clone())),
             ),
         };

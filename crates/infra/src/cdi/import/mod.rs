@@ -52,13 +52,14 @@ impl Controller for Imports {
     }
 
     async fn look(&self, key: &Key) -> Looked {
-        let claim = self.client.cache(&PVC).get(key).filter(|claim| !claim.is_deleting());
-        let Some(claim) = claim else { return Ok(Next::Done) };
+        let Some(claim) = self.client.cache(&PVC).get(key) else { return Ok(Next::Done) };
         if claim.annotation(names::SOURCE).is_empty() {
             return Ok(Next::Done);
         }
         let pod = self.client.cache(&POD).get(&Key::new(&key.namespace, &pod_name(&claim)));
         match pod {
+            // A claim that is used is not removed: the worker has to go first.
+            pod if claim.is_deleting() => said::dismiss(&self.client, &claim, pod.as_deref()).await?,
             Some(pod) if pod.is_controlled_by(claim.uid()) => self.follow(&claim, &pod).await?,
             Some(_) => {}
             None => self.begin(&claim).await?,

@@ -60,10 +60,11 @@ impl Controller for Uploads {
     }
 
     async fn look(&self, key: &Key) -> Looked {
-        let claim = self.client.cache(&PVC).get(key).filter(|claim| !claim.is_deleting());
-        let Some(claim) = claim.filter(|claim| is_target(claim)) else { return Ok(Next::Done) };
+        let claim = self.client.cache(&PVC).get(key).filter(|claim| is_target(claim));
+        let Some(claim) = claim else { return Ok(Next::Done) };
         let pod = self.client.cache(&POD).get(&Key::new(&key.namespace, &pod_name(&key.name)));
         match pod {
+            pod if claim.is_deleting() => said::dismiss(&self.client, &claim, pod.as_deref()).await?,
             Some(pod) if pod.is_controlled_by(claim.uid()) => self.follow(&claim, &pod).await?,
             Some(_) => {}
             None => self.begin(&claim).await?,

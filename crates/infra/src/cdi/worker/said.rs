@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::container;
 use crate::cdi::names;
-use crate::object::Object as _;
+use crate::client::{Client, Result};
+use crate::kinds::POD;
+use crate::object::{Key, Object as _};
 
 /// The reason of a worker that runs.
 const RUNNING: &str = "Pod is running";
@@ -43,6 +45,14 @@ fn running(pod: &Value) -> (bool, &str, &str) {
         return (false, last.text("/message"), last.text("/reason"));
     }
     (false, state.text("/waiting/message"), state.text("/waiting/reason"))
+}
+
+/// Removes the worker of a claim that goes.
+pub(crate) async fn dismiss(client: &Client, claim: &Value, pod: Option<&Value>) -> Result {
+    match pod.filter(|pod| pod.is_controlled_by(claim.uid()) && !pod.is_deleting()) {
+        Some(pod) => client.delete(&POD, &Key::of(pod), pod.uid()).await,
+        None => Ok(()),
+    }
 }
 
 /// How the container of a pod failed last, if it did.

@@ -75,7 +75,8 @@ impl Server {
 }
 
 fn answer(request: &Request<Incoming>, seen: &AtomicBool) -> Response<Full<Bytes>> {
-    let head = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let head =
+        |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut response = Response::new(Full::new(Bytes::from(qcow2())));
     match request.uri().path() {
         "/image" => {}
@@ -125,7 +126,8 @@ async fn a_wrong_checksum_is_fatal(cx: Cx) -> Result {
     cx.create(&DATA_VOLUME, http("a", json!({"url": server.url("/image"), "checksum": wrong}))).await?;
     let failed = until_phase(&cx, &cx.key("a"), "Failed").await?;
     let message = failed.condition("Running").text("/message");
-    let expected = format!("Unable to process data: checksum mismatch: expected {wrong}, calculated {}", digest());
+    let expected =
+        format!("Unable to process data: checksum mismatch: expected {wrong}, calculated {}", digest());
     assert_eq!(message, expected);
     cx.until_event("a", "ImportFailed").await?;
     Ok(())
@@ -153,7 +155,8 @@ async fn headers_and_logins_are_sent(cx: Cx) -> Result {
     let server = Server::start().await?;
     let login = json!({"accessKeyId": "user", "secretKey": "secret"});
     cx.create(&SECRET, json!({"metadata": {"name": "login"}, "stringData": login})).await?;
-    let source = json!({"url": server.url("/private"), "secretRef": "login", "extraHeaders": ["X-Kind: disk"]});
+    let source =
+        json!({"url": server.url("/private"), "secretRef": "login", "extraHeaders": ["X-Kind: disk"]});
     cx.create(&DATA_VOLUME, http("a", source)).await?;
     until_phase(&cx, &cx.key("a"), "Succeeded").await?;
     assert!(server.seen_login.load(Ordering::Relaxed));

@@ -20,10 +20,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 /// A token for uploading to a claim.
 async fn token(cx: &Cx, name: &str) -> Result<String> {
-    let path = format!(
-        "/apis/upload.cdi.kubevirt.io/v1beta1/namespaces/{}/uploadtokenrequests",
-        cx.namespace
-    );
+    let path =
+        format!("/apis/upload.cdi.kubevirt.io/v1beta1/namespaces/{}/uploadtokenrequests", cx.namespace);
     let request = json!({
         "apiVersion": "upload.cdi.kubevirt.io/v1beta1", "kind": "UploadTokenRequest",
         "metadata": {"name": "t"}, "spec": {"pvcName": name},
@@ -82,7 +80,8 @@ async fn an_upload_into_a_claim_of_its_own(cx: Cx) -> Result {
     until_phase(&cx, &key, "UploadReady").await?;
     cx.until(&POD, &cx.key("cdi-upload-a"), |pod| pod.condition_holds("Ready")).await?;
     let token = format!("Bearer {}", token(&cx, "a").await?);
-    let form = b"--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"d\"\r\n\r\nbytes\r\n--x--\r\n";
+    let form =
+        b"--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"d\"\r\n\r\nbytes\r\n--x--\r\n";
     let (status, words) = send(&cx, "/v1beta1/upload-form", &token, form).await?;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{words}");
     assert!(words.contains("multipart/form-data"), "{words}");

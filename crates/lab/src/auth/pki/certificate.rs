@@ -60,6 +60,13 @@ pub enum AltName {
     Uri(String),
 }
 
+impl AltName {
+    /// The name of a host, or its address.
+    pub fn of_host(host: &str) -> Self {
+        host.parse().map_or_else(|_| Self::Dns(host.to_owned()), Self::Ip)
+    }
+}
+
 /// Who or what a certificate is about: the attributes of its name, in the order they were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subject(Vec<(Vec<u64>, String)>);

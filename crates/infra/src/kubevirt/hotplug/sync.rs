@@ -1,0 +1,130 @@
+//! Passing volumes from a machine's template on to its running instance.
+
+use serde_json::{Value, json};
+
+use super::is_hotpluggable;
+use crate::client::{Client, Identity};
+use crate::context::Context;
+use crate::controller::{Controller, Looked, Next, Watch};
+use crate::kinds::{VM, VMI};
+use crate::object::{Key, Object as _};
+
+/// The instance with the volumes that may come and go as its machine's template has them; nothing where it has them.
+pub fn sync_spec(vm: &Value, vmi: &Value) -> Option<Value> {
+    let template = vm.at("/spec/template/spec");
+    let wanted: Vec<&Value> =
+        template.list("/volumes").iter().filter(|volume| is_hotpluggable(volume)).collect();
+    let has = |list: &[&Value], name: &Value| list.iter().any(|volume| volume["name"] == *name);
+    let (mut volumes, mut disks) =
+        (vmi.list("/spec/volumes").to_vec(), vmi.list("/spec/domain/devices/disks").to_vec());
+    let gone: Vec<Value> = volumes
+        .iter()
+        .filter(|volume| is_hotpluggable(volume) && !has(&wanted, &volume["name"]))
+        .map(|volume| volume["name"].clone())
+        .collect();
+    volumes.retain(|volume| !gone.contains(&volume["name"]));
+    disks.retain(|disk| !gone.contains(&disk["name"]));
+    for volume in wanted {
+        // A volume that takes the place of another has to wait until that is gone.
+        let leaving = vmi.list("/status/volumeStatus").iter().any(|status| {
+            status["name"] == volume["name"]
+                && matches!(status.text("/phase"), "Detaching" | "UnMountedFromPod")
+        });
+        if leaving || volumes.iter().any(|there| there["name"] == volume["name"]) {
+            continue;
+        }
+        volumes.push(volume.clone());
+        if disks.iter().any(|disk| disk["name"] == volume["name"]) {
+            continue;
+        }
+        let disk = template.list("/domain/devices/disks").iter().find(|disk| disk["name"] == volume["name"]);
+        disks.push(disk.cloned().unwrap_or_else(|| json!({"name": volume["name"], "disk": {"bus": "scsi"}})));
+    }
+    let mut new = vmi.clone();
+    if volumes.as_slice() != vmi.list("/spec/volumes") {
+        new.set("/spec/volumes", volumes.into());
+    }
+    if disks.as_slice() != vmi.list("/spec/domain/devices/disks") {
+        new.set("/spec/domain/devices/disks", disks.into());
+    }
+    (new != *vmi).then_some(new)
+}
+
+/// Makes instances follow their machines.
+#[derive(Debug)]
+pub(super) struct Follow {
+    client: Client,
+}
+
+impl Follow {
+    pub(super) fn new(context: &Context) -> Self {
+        Self { client: context.client(Identity::VIRT_CONTROLLER) }
+    }
+}
+
+impl Controller for Follow {
+    const NAME: &'static str = "hotplug-follow";
+
+    fn watches(&self) -> Vec<Watch> {
+        vec![Watch::each(&self.client.cache(&VM)), Watch::owners(&self.client.cache(&VMI), VM.kind)]
+    }
+
+    async fn look(&self, key: &Key) -> Looked {
+        let (Some(vm), Some(vmi)) = (self.client.cache(&VM).get(key), self.client.cache(&VMI).get(key))
+        else {
+            return Ok(Next::Done);
+        };
+        let runs = matches!(vmi.text("/status/phase"), "Running") && !vmi.is_deleting() && !vm.is_deleting();
+        if runs
+            && vmi.is_controlled_by(vm.uid())
+            && let Some(new) = sync_spec(&vm, &vmi)
+        {
+            self.client.replace(&VMI, &new).await?;
+        }
+        Ok(Next::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(name: &str) -> Value {
+        json!({"name": name, "persistentVolumeClaim": {"claimName": name, "hotpluggable": true}})
+    }
+
+    fn vm(volumes: Vec<Value>) -> Value {
+        let disks: Vec<_> =
+            volumes.iter().map(|volume| json!({"name": volume["name"], "serial": "s"})).collect();
+        json!({"spec": {"template": {"spec": {"volumes": volumes, "domain": {"devices": {"disks": disks}}}}}})
+    }
+
+    fn vmi(volumes: Vec<Value>) -> Value {
+        json!({"spec": vm(volumes)["spec"]["template"]["spec"].clone()})
+    }
+
+    #[test]
+    fn volumes_that_may_come_and_go_do() {
+        let root = json!({"name": "root", "containerDisk": {"image": "i"}});
+        let plain = vmi(vec![root.clone()]);
+        let added = sync_spec(&vm(vec![root.clone(), volume("a")]), &plain).unwrap();
+        assert_eq!(added["spec"]["volumes"][1], volume("a"));
+        assert_eq!(added["spec"]["domain"]["devices"]["disks"][1]["serial"], "s");
+        assert_eq!(sync_spec(&vm(vec![root.clone(), volume("a")]), &added), None);
+        assert_eq!(sync_spec(&vm(vec![root]), &added), Some(plain));
+    }
+
+    #[test]
+    fn other_volumes_stay_as_they_are() {
+        let other = json!({"name": "other", "containerDisk": {"image": "i"}});
+        assert_eq!(sync_spec(&vm(vec![other.clone()]), &vmi(vec![])), None);
+        assert_eq!(sync_spec(&vm(vec![]), &vmi(vec![other])), None);
+    }
+
+    #[test]
+    fn a_name_is_free_again_once_its_volume_is_gone() {
+        let mut leaving = vmi(vec![]);
+        leaving.set("/status/volumeStatus", json!([{"name": "a", "phase": "Detaching"}]));
+        assert_eq!(sync_spec(&vm(vec![volume("a")]), &leaving), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! What a change of a machine means for its running instance: it follows, or it has to wait for a restart.
+
+use serde_json::{Map, Value, json};
+
+use crate::kubevirt::instance::is_hotplugged;
+use crate::kubevirt::names::GENERATION_ANNOTATION;
+use crate::object::{Object as _, escaped};
+use crate::quantity;
+
+/// The fields of an instance's specification that simply follow the machine's.
+const FOLLOWING: &[&str] = &["nodeSelector", "affinity", "tolerations"];
+
+/// Why a running instance cannot follow its machine, in KubeVirt's words; nothing where it can. `old` and `new` are
+/// the specifications of the template when the instance was made, and now, both with their shapes applied.
+pub fn restart_reason(old: &Value, new: &Value, vmi: &Value) -> Option<&'static str> {
+    if let Some(reason) = processors_reason(old, new, vmi) {
+        return Some(reason);
+    }
+    if let Some(reason) = memory_reason(old, new, vmi) {
+        return Some(reason);
+    }
+    (settled(old, new) != settled(new, old))
+        .then_some("a non-live-updatable field was changed in the template spec")
+}
+
+fn processors_reason(old: &Value, new: &Value, vmi: &Value) -> Option<&'static str> {
+    let sockets = |spec: &Value| spec.number("/domain/cpu/sockets").unwrap_or(1);
+    let (before, after) = (sockets(old), sockets(new));
+    if before == after {
+        return None;
+    }
+    if !vmi.condition_holds("LiveMigratable") {
+        return Some("CPU sockets updated in template spec. Hotplug is only available for migratable VMs");
+    }
+    if after < before {
+        return Some("Reduction of CPU socket count requires a restart");
+    }
+    let most = vmi.number("/spec/domain/cpu/maxSockets").unwrap_or_default();
+    (after > most).then_some(
+        "CPU sockets updated in template spec to a value higher than what's available; increase the maxSockets value",
+    )
+}
+
+fn memory_reason(old: &Value, new: &Value, vmi: &Value) -> Option<&'static str> {
+    let guest = |spec: &Value| quantity::whole(spec.at("/domain/memory/guest"));
+    let (before, after) = (guest(old), guest(new));
+    if before == after {
+        return None;
+    }
+    if !vmi.condition_holds("LiveMigratable") {
+        return Some("memory updated in template spec. Hotplug is only available for migratable VMs");
+    }
+    if after < quantity::whole(vmi.at("/status/memory/guestAtBoot")) {
+        return Some("memory updated in template spec to a value lower than what the VM started with");
+    }
+    (after > quantity::whole(vmi.at("/spec/domain/memory/maxGuest"))).then_some(
+        "memory updated in template spec to a value higher than what's available; increase the maxGuest value",
+    )
+}
+
+/// A specification without what may change while the machine runs. `other` is what it is compared with: what is only
+/// on one side and can be plugged in or out does not count.
+fn settled(spec: &Value, other: &Value) -> Value {
+    let mut spec = spec.clone();
+    for path in ["/domain/cpu/sockets", "/domain/memory/guest"] {
+        spec.unset(path);
+    }
+    for name in FOLLOWING {
+        spec.unset(&format!("/{name}"));
+    }
+    let plugged = |side: &Value| -> Vec<String> {
+        let volumes = side.list("/volumes").iter().filter(|volume| is_hotplugged(volume));
+        volumes.map(|volume| volume.text("/name").to_owned()).collect()
+    };
+    let names = [plugged(&spec), plugged(other)].concat();
+    retain(&mut spec, "/volumes", |volume| !names.iter().any(|name| volume["name"] == *name));
+    retain(&mut spec, "/domain/devices/disks", |disk| !names.iter().any(|name| disk["name"] == *name));
+    settle_interfaces(&mut spec, other);
+    // A list that lost its last element is as good as none.
+    prune(&mut spec);
+    spec
+}
+
+/// Interfaces on additional networks come and go, and so does the state of a link.
+fn settle_interfaces(spec: &mut Value, other: &Value) {
+    let is_secondary = |name: &Value| {
+        spec.list("/networks").iter().any(|network| network["name"] == *name && network["multus"].is_object())
+    };
+    let known = |name: &Value| other.list("/networks").iter().any(|network| network["name"] == *name);
+    let come: Vec<Value> = spec
+        .list("/domain/devices/interfaces")
+        .iter()
+        .map(|interface| interface["name"].clone())
+        .filter(|name| is_secondary(name) && !known(name))
+        .collect();
+    retain(spec, "/networks", |network| !come.contains(&network["name"]));
+    retain(spec, "/domain/devices/interfaces", |interface| !come.contains(&interface["name"]));
+    if let Some(interfaces) = spec.pointer_mut("/domain/devices/interfaces").and_then(Value::as_array_mut) {
+        for interface in interfaces {
+            interface.unset("/state");
+        }
+    }
+    if let Some(networks) = spec.pointer_mut("/networks").and_then(Value::as_array_mut) {
+        for network in networks {
+            network.unset("/multus/networkName");
+        }
+    }
+}
+
+fn retain(spec: &mut Value, pointer: &str, keep: impl Fn(&Value) -> bool) {
+    if let Some(list) = spec.pointer_mut(pointer).and_then(Value::as_array_mut) {
+        list.retain(|one| keep(one));
+    }
+}
+
+/// Removes what is empty, which is the same as what is not there.
+fn prune(value: &mut Value) {
+    if let Some(map) = value.as_object_mut() {
+        map.values_mut().for_each(prune);
+        map.retain(|_, one| !(one.is_null() || one.as_array().is_some_and(Vec::is_empty)));
+    } else if let Some(list) = value.as_array_mut() {
+        list.iter_mut().for_each(prune);
+    }
+}
+
+/// The merge patch that makes a running instance follow its machine; nothing where it does. `new` is the
+/// specification of the template now, with its shape applied. Whoever calls has made sure that it can follow.
+pub fn follow(new: &Value, vmi: &Value, generation: i64) -> Option<Value> {
+    let mut spec = Map::new();
+    for name in FOLLOWING {
+        if !same(&new[*name], &vmi["spec"][*name]) {
+            spec.insert((*name).to_owned(), new[*name].clone());
+        }
+    }
+    let mut patch = json!({});
+    if let Some(sockets) = new.number("/domain/cpu/sockets")
+        && vmi.number("/spec/domain/cpu/sockets").is_some_and(|now| now != sockets)
+    {
+        patch.set("/spec/domain/cpu/sockets", sockets.into());
+    }
+    let guest = new.at("/domain/memory/guest");
+    let now = vmi.at("/spec/domain/memory/guest");
+    if !guest.is_null() && !now.is_null() && quantity::of(guest) != quantity::of(now) {
+        patch.set("/spec/domain/memory/guest", guest.clone());
+    }
+    for (name, value) in spec {
+        patch.set(&format!("/spec/{name}"), value);
+    }
+    if vmi.annotation(GENERATION_ANNOTATION) != generation.to_string() {
+        patch.set(
+            &format!("/metadata/annotations/{}", escaped(GENERATION_ANNOTATION)),
+            generation.to_string().into(),
+        );
+    }
+    patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+}
+
+/// Whether two values mean the same: what is empty is as good as what is not there.
+fn same(one: &Value, other: &Value) -> bool {
+    let (mut one, mut other) = (json!({"it": one}), json!({"it": other}));
+    prune(&mut one);
+    prune(&mut other);
+    let empty =
+        |value: &Value| value.at("/it").as_object().is_some_and(Map::is_empty) || value.at("/it").is_null();
+    one == other || (empty(&one) && empty(&other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> Value {
+        json!({
+            "domain": {
+                "cpu": {"sockets": 2, "cores": 1}, "memory": {"guest": "2Gi"},
+                "devices": {
+                    "disks": [{"name": "root", "disk": {"bus": "virtio"}}],
+                    "interfaces": [{"name": "default", "masquerade": {}}],
+                },
+            },
+            "networks": [{"name": "default", "pod": {}}],
+            "volumes": [{"name": "root", "dataVolume": {"name": "root"}}],
+        })
+    }
+
+    fn vmi() -> Value {
+        let mut spec = spec();
+        spec.set("/domain/cpu/maxSockets", 8.into());
+        spec.set("/domain/memory/maxGuest", "8Gi".into());
+        json!({
+            "metadata": {"annotations": {"kubevirt.io/vm-generation": "1"}},
+            "spec": spec,
+            "status": {
+                "memory": {"guestAtBoot": "2Gi"},
+                "conditions": [{"type": "LiveMigratable", "status": "True"}],
+            },
+        })
+    }
+
+    fn changed(pointer: &str, value: Value) -> Value {
+        let mut new = spec();
+        new.set(pointer, value);
+        new
+    }
+
+    #[test]
+    fn what_may_change_while_it_runs() {
+        for (pointer, value) in [
+            ("/domain/cpu/sockets", json!(4)),
+            ("/domain/memory/guest", json!("4Gi")),
+            ("/nodeSelector", json!({"zone": "a"})),
+            ("/affinity", json!({"nodeAffinity": {}})),
+            ("/tolerations", json!([{"key": "a", "operator": "Exists"}])),
+        ] {
+            let new = changed(pointer, value.clone());
+            assert_eq!(restart_reason(&spec(), &new, &vmi()), None, "{pointer}");
+            let patch = follow(&new, &vmi(), 2).unwrap();
+            assert_eq!(patch.at(&format!("/spec{pointer}")), &value);
+            assert_eq!(patch.annotation(GENERATION_ANNOTATION), "2");
+        }
+        assert_eq!(follow(&spec(), &vmi(), 1), None);
+    }
+
+    #[test]
+    fn what_needs_a_restart() {
+        for (pointer, value) in [
+            ("/domain/cpu/cores", json!(2)),
+            ("/domain/cpu/sockets", json!(1)),
+            ("/domain/cpu/sockets", json!(16)),
+            ("/domain/memory/guest", json!("1Gi")),
+            ("/domain/memory/guest", json!("16Gi")),
+            ("/hostname", json!("other")),
+            ("/volumes", json!([{"name": "root", "dataVolume": {"name": "another"}}])),
+            ("/terminationGracePeriodSeconds", json!(1)),
+        ] {
+            assert!(
+                restart_reason(&spec(), &changed(pointer, value.clone()), &vmi()).is_some(),
+                "{pointer} {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_move_cannot_grow() {
+        let mut fixed = vmi();
+        fixed.unset("/status/conditions");
+        let reason = restart_reason(&spec(), &changed("/domain/cpu/sockets", json!(4)), &fixed).unwrap();
+        assert!(reason.contains("migratable"), "{reason}");
+        assert!(restart_reason(&spec(), &changed("/domain/memory/guest", json!("4Gi")), &fixed).is_some());
+    }
+
+    #[test]
+    fn disks_and_interfaces_are_plugged_in() {
+        let mut new = spec();
+        let volume =
+            json!({"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": true}});
+        new["volumes"].as_array_mut().unwrap().push(volume);
+        let disks = new.pointer_mut("/domain/devices/disks").unwrap().as_array_mut().unwrap();
+        disks.push(json!({"name": "data", "disk": {"bus": "scsi"}}));
+        new["networks"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "blue", "multus": {"networkName": "blue"}}));
+        let interfaces = new.pointer_mut("/domain/devices/interfaces").unwrap().as_array_mut().unwrap();
+        interfaces.push(json!({"name": "blue", "bridge": {}}));
+        assert_eq!(restart_reason(&spec(), &new, &vmi()), None);
+        assert_eq!(restart_reason(&new, &spec(), &vmi()), None);
+    }
+}
