@@ -91,7 +91,8 @@ impl Infra {
             _ => None,
         };
         let url = uploads.as_ref().or(listening.as_ref()).map(|at| (format!("https://{}", at.address), at));
-        let upload = url.as_ref().map(|(url, at)| cdi::config::UploadAddress { url, authority: &at.authority });
+        let upload =
+            url.as_ref().map(|(url, at)| cdi::config::UploadAddress { url, authority: &at.authority });
         cdi::install(context, upload).await?;
         kubevirt::install(context).await?;
         kubevirt::shapes::common::install(context).await?;

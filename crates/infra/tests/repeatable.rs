@@ -46,7 +46,15 @@ fn log_of(seed: u64) -> Vec<Line> {
         let log = Arc::new(Mutex::new(Vec::new()));
         let began = tokio::time::Instant::now();
         let mut readers = tokio::task::JoinSet::new();
-        for kind in [&kinds::VM, &kinds::VMI, &kinds::POD, &kinds::EVENT, &kinds::PVC, &kinds::DATA_VOLUME, &kinds::NODE] {
+        for kind in [
+            &kinds::VM,
+            &kinds::VMI,
+            &kinds::POD,
+            &kinds::EVENT,
+            &kinds::PVC,
+            &kinds::DATA_VOLUME,
+            &kinds::NODE,
+        ] {
             let mut changes = client.cache(kind).changes();
             let log = Arc::clone(&log);
             readers.spawn(async move {

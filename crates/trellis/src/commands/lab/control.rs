@@ -37,6 +37,8 @@ pub(super) enum Control {
     Panic(Machine),
     /// Ask whether one machine, pod or host reaches another on a port.
     Reach(Reach),
+    /// Set how much fits into a class of storage.
+    Capacity(Capacity),
     /// Cut the link between two parties of the network.
     Cut(Link),
     /// Mend a link that was cut.
@@ -90,6 +92,17 @@ pub(super) struct Reach {
     to: String,
     /// On which port.
     port: u16,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// How much fits into a class of storage.
+#[derive(Debug, Args)]
+pub(super) struct Capacity {
+    /// The storage class.
+    class: String,
+    /// How much, such as 100Gi; without it there is no end.
+    amount: Option<String>,
     #[command(flatten)]
     place: Where,
 }
@@ -165,6 +178,10 @@ impl Control {
             Self::Reach(reach) => {
                 let body = json!({"from": reach.from, "to": reach.to, "port": reach.port});
                 (reach.place, Method::POST, "/reach".to_owned(), Some(body))
+            }
+            Self::Capacity(capacity) => {
+                let body = json!({"capacity": capacity.amount});
+                (capacity.place, Method::PUT, format!("/storageclasses/{}", capacity.class), Some(body))
             }
             Self::Cut(link) => {
                 let body = link.body()?;
@@ -287,6 +304,10 @@ fn said(answer: &Value) -> String {
         Some("RuleList") => lines(&|rule| {
             format!("{:<16} {:<20} {}", text(&rule["name"]), text(&rule["stage"]), rule["effect"])
         }),
+        Some("StorageClassCapacity") => match answer["free"].as_str() {
+            Some(free) => format!("{free} still fit"),
+            None => "it has no end".to_owned(),
+        },
         Some("Verdict") if answer["allowed"] == true => format!("yes: {}", text(&answer["why"])),
         Some("Verdict") => format!("no: {}", text(&answer["why"])),
         _ => "done".to_owned(),
