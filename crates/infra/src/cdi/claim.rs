@@ -37,13 +37,11 @@ impl Facts {
 
     /// A class by name; the default one where there is no name, that for machines first.
     pub(super) fn class(&self, name: Option<&str>, for_machines: bool) -> Option<&Arc<Value>> {
-        match name {
-            Some(name) => self.classes.iter().find(|class| class.name() == name),
-            None => {
-                let own = for_machines.then(|| config::default_by(&self.classes, names::DEFAULT_VIRT_CLASS));
-                own.flatten().or_else(|| config::default_by(&self.classes, names::DEFAULT_CLASS))
-            }
+        if let Some(name) = name {
+            return self.classes.iter().find(|class| class.name() == name);
         }
+        let own = for_machines.then(|| config::default_by(&self.classes, names::DEFAULT_VIRT_CLASS));
+        own.flatten().or_else(|| config::default_by(&self.classes, names::DEFAULT_CLASS))
     }
 
     fn profile(&self, class: &str) -> Option<&Arc<Value>> {

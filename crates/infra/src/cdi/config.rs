@@ -91,13 +91,12 @@ impl Controller for Installation {
         if deployed != *cdi {
             self.client.replace_status(&CDI, &deployed).await?;
         }
-        let config = match self.client.cache(&CDI_CONFIG).get(&Key::cluster("config")) {
-            Some(config) => (*config).clone(),
-            None => {
-                let labels = json!({names::APP: names::APP_VALUE, names::COMPONENT: ""});
-                let object = json!({"metadata": {"name": "config", "labels": labels}, "spec": {}});
-                self.client.create(&CDI_CONFIG, object).await?
-            }
+        let config = if let Some(config) = self.client.cache(&CDI_CONFIG).get(&Key::cluster("config")) {
+            (*config).clone()
+        } else {
+            let labels = json!({names::APP: names::APP_VALUE, names::COMPONENT: ""});
+            let object = json!({"metadata": {"name": "config", "labels": labels}, "spec": {}});
+            self.client.create(&CDI_CONFIG, object).await?
         };
         let bundle = self.client.cache(&CONFIG_MAP).get(&Key::new("cdi", BUNDLE));
         let authority = bundle.as_ref().map_or("", |bundle| bundle.text("/data/ca-bundle.crt"));

@@ -46,13 +46,14 @@ pub(super) struct Resource {
     /// The version.
     pub version: String,
     /// The plural.
-    pub resource: String,
+    #[serde(rename = "resource")]
+    pub plural: String,
 }
 
 impl Resource {
     /// Claims.
     pub(super) fn claims() -> Self {
-        Self { group: String::new(), version: "v1".to_owned(), resource: "persistentvolumeclaims".to_owned() }
+        Self { group: String::new(), version: "v1".to_owned(), plural: "persistentvolumeclaims".to_owned() }
     }
 
     /// Snapshots.
@@ -60,7 +61,7 @@ impl Resource {
         Self {
             group: "snapshot.storage.k8s.io".to_owned(),
             version: "v1".to_owned(),
-            resource: "volumesnapshots".to_owned(),
+            plural: "volumesnapshots".to_owned(),
         }
     }
 }

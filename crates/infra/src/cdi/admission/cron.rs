@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::spec;
 use crate::cdi::cron::Schedule;
-use crate::context::Context;
 use crate::object::Object as _;
 use crate::service::admission::{Cause, Review, Verdict};
 
@@ -12,7 +11,7 @@ use crate::service::admission::{Cause, Review, Verdict};
 const LONGEST_NAME: usize = 253;
 
 /// Refuses import crons that cannot come to anything.
-pub(super) async fn validate(_context: &Context, review: Review) -> Verdict {
+pub(super) fn validate(review: &Review) -> Verdict {
     let cron = &review.object;
     if review.operation == "UPDATE" {
         if cron["spec"] != review.old["spec"] && !cron.is_deleting() {

@@ -45,7 +45,7 @@ pub const HOOKS: &[Hook] = &[
             operations: WRITES,
         }],
         ignore_failure: false,
-        review: |context, review| Box::pin(cron::validate(context, review)),
+        review: |_, review| Box::pin(async move { cron::validate(&review) }),
     },
     Hook {
         path: "/populator-validate",

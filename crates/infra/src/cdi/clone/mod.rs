@@ -262,10 +262,15 @@ impl Clones {
 
     /// Removes everything that was made for a claim.
     async fn tidy(&self, claim: &Value) -> Result {
-        for kind in [&POD, &PVC, &VOLUME_SNAPSHOT] {
-            for object in self.client.cache(kind).list("") {
-                if object.label(names::OWNED_BY_UID) == claim.uid() && !object.is_deleting() {
-                    self.client.delete(kind, &Key::of(&object), object.uid()).await?;
+        let elsewhere = claim.annotation(names::DATA_SOURCE_NAMESPACE);
+        let namespaces = [claim.namespace(), elsewhere];
+        for namespace in namespaces.into_iter().filter(|namespace| !namespace.is_empty()) {
+            for (kind, name) in steps::made_for(claim.uid()) {
+                let key = Key::new(namespace, &name);
+                let made = self.client.cache(kind).get(&key);
+                let made = made.filter(|made| made.label(names::OWNED_BY_UID) == claim.uid());
+                if let Some(made) = made.filter(|made| !made.is_deleting()) {
+                    self.client.delete(kind, &key, made.uid()).await?;
                 }
             }
         }

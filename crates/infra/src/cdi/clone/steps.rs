@@ -12,7 +12,7 @@ use crate::cdi::claim::{self, Facts};
 use crate::cdi::worker::pod::{self, Blueprint, Role};
 use crate::cdi::{names, populate};
 use crate::client::Result;
-use crate::kinds::{CDI_CONFIG, DATA_VOLUME, POD, PVC, STORAGE_PROFILE, VOLUME_SNAPSHOT};
+use crate::kinds::{CDI_CONFIG, DATA_VOLUME, Kind, POD, PVC, STORAGE_PROFILE, VOLUME_SNAPSHOT};
 use crate::object::{Key, Object as _};
 use crate::quantity;
 
@@ -63,6 +63,36 @@ macro_rules! finished {
     };
 }
 
+/// The claim the content for a claim is made on.
+fn beside_name(uid: &str) -> String {
+    format!("tmp-pvc-{uid}")
+}
+
+/// The snapshot a claim is cloned by.
+fn snapshot_name(uid: &str) -> String {
+    format!("tmp-snapshot-{uid}")
+}
+
+/// The claim a snapshot is read through.
+fn read_name(uid: &str) -> String {
+    format!("tmp-source-pvc-{uid}")
+}
+
+/// The pod that makes a claim ready.
+fn preparer_name(uid: &str) -> String {
+    format!("prep-{uid}")
+}
+
+/// Everything that may be made on the way to a claim.
+pub(super) fn made_for(uid: &str) -> [(&'static Kind, String); 4] {
+    [
+        (&POD, preparer_name(uid)),
+        (&PVC, beside_name(uid)),
+        (&PVC, read_name(uid)),
+        (&VOLUME_SNAPSHOT, snapshot_name(uid)),
+    ]
+}
+
 impl Target<'_> {
     fn is_of_snapshot(&self) -> bool {
         self.from.text("/spec/source/kind") == "VolumeSnapshot"
@@ -74,7 +104,7 @@ impl Target<'_> {
 
     /// The claim the content is made on.
     fn beside(&self, namespace: &str) -> Key {
-        Key::new(namespace, &format!("tmp-pvc-{}", self.claim.uid()))
+        Key::new(namespace, &beside_name(self.claim.uid()))
     }
 
     fn size(&self) -> i128 {
@@ -117,18 +147,18 @@ impl Clones {
             }
             (false, Strategy::Snapshot) => {
                 finished!(self.source_ready(&source));
-                let snapshot = Key::new(&source.namespace, &format!("tmp-snapshot-{}", target.claim.uid()));
+                let snapshot = Key::new(&source.namespace, &snapshot_name(target.claim.uid()));
                 finished!(self.snapshot(target, &source, &snapshot).await?);
-                finished!(self.from_snapshot(target, &snapshot).await?);
+                finished!(self.restored(target, &snapshot).await?);
                 finished!(self.prepare(target).await?);
             }
             (true, Strategy::Copy) => {
-                let read = Key::new(&source.namespace, &format!("tmp-source-pvc-{}", target.claim.uid()));
+                let read = Key::new(&source.namespace, &read_name(target.claim.uid()));
                 finished!(self.snapshot_to_read(target, &source, &read).await?);
                 finished!(self.copy(target, &read).await?);
             }
             (true, _) => {
-                finished!(self.from_snapshot(target, &source).await?);
+                finished!(self.restored(target, &source).await?);
                 finished!(self.prepare(target).await?);
             }
         }
@@ -197,7 +227,7 @@ impl Clones {
         self.made_of(target, &key, &origin, size, "CSIClone").await
     }
 
-    async fn from_snapshot(&self, target: &Target<'_>, snapshot: &Key) -> Result<Made> {
+    async fn restored(&self, target: &Target<'_>, snapshot: &Key) -> Result<Made> {
         let key = target.beside(&snapshot.namespace);
         let there = self.client.cache(&VOLUME_SNAPSHOT).get(snapshot);
         let size = there.map(|there| there.at("/status/restoreSize").clone()).filter(|size| !size.is_null());
@@ -281,7 +311,7 @@ impl Clones {
         let has = quantity::whole(beside.at("/status/capacity/storage"));
         let resizing = beside.condition_holds("FileSystemResizePending");
         let bound = beside.text("/status/phase") == "Bound";
-        let name = Key::new(&namespace, &format!("prep-{}", target.claim.uid()));
+        let name = Key::new(&namespace, &preparer_name(target.claim.uid()));
         let pod = self.client.cache(&POD).get(&name);
         if bound && has >= target.size() && !resizing {
             if let Some(pod) = pod.filter(|pod| !pod.is_deleting()) {

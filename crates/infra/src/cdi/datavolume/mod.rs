@@ -60,6 +60,14 @@ fn is_pre_populated(volume: &Value) -> bool {
     !volume.annotation(names::PRE_POPULATED).is_empty()
 }
 
+/// Whether a claim is filled by a populator.
+fn is_populated(volume: &Value, claim: &Value) -> bool {
+    match volume.annotation(names::USE_POPULATOR) {
+        "" => !populate::source_kind(claim).is_empty(),
+        text => text == "true",
+    }
+}
+
 impl Controller for DataVolumes {
     const NAME: &'static str = "cdi-datavolume";
 
@@ -151,7 +159,7 @@ impl DataVolumes {
 
     /// Tells how a DataVolume is that has its claim.
     async fn follow(&self, volume: &Value, claim: &Value, source: &Source) -> Looked {
-        let populated = self.is_populated(volume, claim);
+        let populated = is_populated(volume, claim);
         if matches!(source, Source::Clone(_)) && populated && volume.text("/status/phase") != "Succeeded" {
             self.source_object(volume, source).await?;
         }
@@ -170,14 +178,6 @@ impl DataVolumes {
         }
         let in_progress = matches!(step.phase.as_str(), "ImportInProgress" | "CloneInProgress");
         Ok(if in_progress && !populated { Next::After(POLL) } else { Next::Done })
-    }
-
-    /// Whether a claim is filled by a populator.
-    fn is_populated(&self, volume: &Value, claim: &Value) -> bool {
-        match volume.annotation(names::USE_POPULATOR) {
-            "" => !populate::source_kind(claim).is_empty(),
-            text => text == "true",
-        }
     }
 
     fn honours_first_consumer(&self) -> bool {
@@ -209,7 +209,7 @@ impl DataVolumes {
         match &step.progress {
             Some(progress) => wanted.set("/status/progress", progress.as_str().into()),
             None if volume.text("/status/progress").is_empty() => {
-                wanted.set("/status/progress", "N/A".into())
+                wanted.set("/status/progress", "N/A".into());
             }
             None => {}
         }

@@ -46,8 +46,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    fn normal(reason: &'static str, message: String) -> Option<Self> {
-        Some(Self { warning: false, reason, message })
+    fn normal(reason: &'static str, message: String) -> Self {
+        Self { warning: false, reason, message }
     }
 }
 
@@ -116,7 +116,7 @@ fn progress(view: &View<'_>) -> Option<String> {
 
 fn import(view: &View<'_>) -> Step {
     let name = view.claim.name();
-    let scheduled = || Told::normal("ImportScheduled", format!("Import into {name} scheduled"));
+    let scheduled = || Some(Told::normal("ImportScheduled", format!("Import into {name} scheduled")));
     match view.claim.annotation(names::POD_PHASE) {
         "" if !view.populated && view.claim.annotation(names::IMPORT_POD).is_empty() => {
             Step::at(view.volume.text("/status/phase"))
@@ -126,7 +126,7 @@ fn import(view: &View<'_>) -> Step {
             progress: progress(view),
             ..Step::told(
                 "ImportInProgress",
-                Told::normal("ImportInProgress", format!("Import into {name} in progress")),
+                Some(Told::normal("ImportInProgress", format!("Import into {name} in progress"))),
             )
         },
         "Failed" => Step::told(
@@ -137,9 +137,10 @@ fn import(view: &View<'_>) -> Step {
                 message: format!("Failed to import into PVC {name}"),
             }),
         ),
-        "Succeeded" => {
-            Step::done(Told::normal("ImportSucceeded", format!("Successfully imported into PVC {name}")))
-        }
+        "Succeeded" => Step::done(Some(Told::normal(
+            "ImportSucceeded",
+            format!("Successfully imported into PVC {name}"),
+        ))),
         _ => Step { progress: progress(view), ..Step::told("ImportScheduled", scheduled()) },
     }
 }
@@ -149,10 +150,10 @@ fn upload(view: &View<'_>) -> Step {
     let ready = view.claim.annotation(names::POD_READY) == "true";
     match view.claim.annotation(names::POD_PHASE) {
         "Succeeded" => {
-            Step::done(Told::normal("UploadSucceeded", format!("Successfully uploaded into {name}")))
+            Step::done(Some(Told::normal("UploadSucceeded", format!("Successfully uploaded into {name}"))))
         }
         "Running" if ready => {
-            Step::told("UploadReady", Told::normal("UploadReady", format!("Upload into {name} ready")))
+            Step::told("UploadReady", Some(Told::normal("UploadReady", format!("Upload into {name} ready"))))
         }
         "Failed" => Step::told(
             view.volume.text("/status/phase"),
@@ -164,7 +165,7 @@ fn upload(view: &View<'_>) -> Step {
         ),
         _ => Step::told(
             "UploadScheduled",
-            Told::normal("UploadScheduled", format!("Upload into {name} scheduled")),
+            Some(Told::normal("UploadScheduled", format!("Upload into {name} scheduled"))),
         ),
     }
 }
@@ -227,7 +228,7 @@ pub(super) fn told_of_clone(phase: &str, origin: &Origin, volume: &Value) -> Opt
         "Succeeded" => ("CloneSucceeded", format!("Successfully cloned from {from} into {to}")),
         _ => return None,
     };
-    Told::normal(reason, message)
+    Some(Told::normal(reason, message))
 }
 
 #[cfg(test)]

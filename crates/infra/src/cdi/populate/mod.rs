@@ -19,7 +19,7 @@ use crate::client::{Cache, Client, Identity, Result};
 use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
-use crate::kinds::{Kind, POD, PVC, VOLUME_IMPORT_SOURCE, VOLUME_UPLOAD_SOURCE};
+use crate::kinds::{DATA_VOLUME, Kind, POD, PVC, VOLUME_IMPORT_SOURCE, VOLUME_UPLOAD_SOURCE};
 use crate::object::{Key, Object as _, escaped};
 
 /// How often progress is asked for.
@@ -79,6 +79,11 @@ pub(super) fn waits(facts: &Facts, claim: &Value) -> bool {
 
 /// The claims of a namespace that refer to a source.
 pub(in crate::cdi) fn referring(claims: &Cache, source: &Value) -> Vec<Key> {
+    // What a DataVolume made is for the claim of its name: no need to look through all claims.
+    let owner = source.controller().filter(|owner| owner["kind"] == DATA_VOLUME.kind);
+    if let Some(name) = owner.and_then(|owner| owner["name"].as_str()) {
+        return vec![Key::new(source.namespace(), name)];
+    }
     let all = claims.list(source.namespace()).into_iter();
     all.filter(|claim| claim["spec"]["dataSourceRef"]["name"] == source["metadata"]["name"])
         .map(|claim| Key::of(&claim))

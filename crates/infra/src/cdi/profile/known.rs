@@ -127,7 +127,7 @@ fn key(class: &Value) -> String {
         "pd.csi.storage.gke.io" if parameter("type").contains("hyperdisk") => "hyperdisk",
         "csi.vsphere.vmware.com" if parameter("csi.storage.k8s.io/fstype").contains("nfs") => "nfs",
         "driver.longhorn.io" if parameter("migratable") == "true" => "migratable",
-        "driver.longhorn.io" if parameter("nfsOptions") != "" => "nfs",
+        "driver.longhorn.io" if !parameter("nfsOptions").is_empty() => "nfs",
         _ => "",
     };
     if more.is_empty() { provisioner.to_owned() } else { format!("{provisioner}/{more}") }

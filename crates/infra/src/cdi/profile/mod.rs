@@ -57,13 +57,12 @@ impl Controller for Profiles {
             }
             return Ok(Next::Done);
         };
-        let profile = match profile {
-            Some(profile) => (*profile).clone(),
-            None => {
-                let labels = json!({names::APP: names::APP_VALUE, names::COMPONENT: ""});
-                let object = json!({"metadata": {"name": key.name, "labels": labels}, "spec": {}});
-                self.client.create(&STORAGE_PROFILE, object).await?
-            }
+        let profile = if let Some(profile) = profile {
+            (*profile).clone()
+        } else {
+            let labels = json!({names::APP: names::APP_VALUE, names::COMPONENT: ""});
+            let object = json!({"metadata": {"name": key.name, "labels": labels}, "spec": {}});
+            self.client.create(&STORAGE_PROFILE, object).await?
         };
         let snapshot_classes = self.client.cache(&VOLUME_SNAPSHOT_CLASS).list("");
         let by_hand = self.abilities_by_hand(&class);

@@ -102,7 +102,7 @@ pub(in crate::cdi) async fn pace(
     let total = outcome.after.mul_f64(bytes as f64 / GIB);
     let mut passed = Duration::ZERO;
     while passed < total {
-        let step = TICK.min(total - passed);
+        let step = TICK.min(total.saturating_sub(passed));
         tokio::time::sleep(step).await;
         passed += step;
         context.world.transfers.set_progress(pod.uid(), 100.0 * passed.as_secs_f64() / total.as_secs_f64());
