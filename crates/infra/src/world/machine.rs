@@ -1,6 +1,6 @@
 //! Running machines: the seam between who runs them (virt-handler) and what happens inside (the guests).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -249,6 +249,8 @@ impl Console {
 #[derive(Debug)]
 pub struct Machine {
     plan: RwLock<Plan>,
+    /// The uids of the pods it ran in before.
+    left: RwLock<BTreeSet<String>>,
     state: watch::Sender<State>,
     agent: watch::Sender<Option<Agent>>,
     commands: mpsc::UnboundedSender<Command>,
@@ -264,6 +266,7 @@ impl Machine {
         let (commands, receiver) = mpsc::unbounded_channel();
         let machine = Self {
             plan: RwLock::new(plan),
+            left: RwLock::default(),
             state: watch::Sender::default(),
             agent: watch::Sender::default(),
             commands,
@@ -280,8 +283,19 @@ impl Machine {
 
     /// Changes what it is made of; for the guest that carries out a command. Whoever follows the state is told.
     pub fn change_plan(&self, change: impl FnOnce(&mut Plan)) {
-        change(&mut self.plan.write());
+        let mut plan = self.plan.write();
+        let before = plan.pod.pod_uid.clone();
+        change(&mut plan);
+        if plan.pod.pod_uid != before {
+            self.left.write().insert(before);
+        }
+        drop(plan);
         self.state.send_modify(|_| {});
+    }
+
+    /// Whether it ran in a pod, by uid, and has gone on elsewhere.
+    pub fn has_left(&self, pod: &str) -> bool {
+        self.left.read().contains(pod)
     }
 
     /// How it is, and will be.

@@ -64,10 +64,13 @@ impl Kubelet {
             return false;
         }
         let machine = self.machine_in(pod);
+        let elsewhere = self.context.world.machines.get(pod.label("kubevirt.io/created-by"));
+        let has_left = elsewhere.is_some_and(|machine| machine.has_left(pod.uid()));
         let over = machine.as_ref().is_none_or(|machine| machine.state().borrow().is_over());
         let mut held = self.held.lock();
         let Some(held) = held.get_mut(key) else { return false };
-        held.had_machine |= machine.is_some();
+        // A machine may come and go between two looks.
+        held.had_machine |= machine.is_some() || has_left;
         held.had_machine && over
     }
 
