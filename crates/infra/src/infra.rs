@@ -31,6 +31,7 @@ pub struct Infra {
     context: Context,
     tasks: Tasks,
     listening: Option<Listening>,
+    uploads: Option<Listening>,
 }
 
 impl Infra {
@@ -46,7 +47,7 @@ impl Infra {
             settings: Arc::new(settings),
             programs: Arc::new(programs),
         };
-        Self { context, tasks: Tasks::default(), listening: None }
+        Self { context, tasks: Tasks::default(), listening: None, uploads: None }
     }
 
     /// What the components share.
@@ -66,11 +67,15 @@ impl Infra {
 
     /// Sets the cluster up beside any API server that reaches loopback, and starts its components.
     pub async fn start_beside(&mut self) -> Result<(), InfraError> {
+        let listening = self.listen().await?;
+        self.start(Some(listening)).await
+    }
+
+    async fn listen(&self) -> Result<Listening, ServeError> {
         let names: Vec<String> =
             install::SERVICES.iter().map(|(namespace, name)| format!("{name}.{namespace}.svc")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let listening = serve::listen(self.service(), &names).await?;
-        self.start(Some(listening)).await
+        serve::listen(self.service(), &names).await
     }
 
     async fn start(&mut self, listening: Option<Listening>) -> Result<(), InfraError> {
@@ -80,6 +85,15 @@ impl Infra {
         install::install(&context.client, reach).await?;
         storage::install(context).await?;
         hosts::install(context).await?;
+        // Uploads come from outside the cluster: they need an address even where the services are mounted.
+        let uploads = match &listening {
+            None if context.settings.sockets => Some(self.listen().await?),
+            _ => None,
+        };
+        let url = uploads.as_ref().or(listening.as_ref()).map(|at| (format!("https://{}", at.address), at));
+        let upload =
+            url.as_ref().map(|(url, at)| cdi::config::UploadAddress { url, authority: &at.authority });
+        cdi::install(context, upload).await?;
         kubevirt::install(context).await?;
         kubevirt::shapes::common::install(context).await?;
         network::start(context, &mut self.tasks);
@@ -89,6 +103,7 @@ impl Infra {
         cdi::start(context, &mut self.tasks);
         kubevirt::start(context, &mut self.tasks);
         self.listening = listening;
+        self.uploads = uploads;
         Ok(())
     }
 }

@@ -110,7 +110,8 @@ pub(crate) async fn connection(
     let peer = Arc::new(Peer::Network(peer));
     let service = hyper::service::service_fn(move |request| {
         let (server, peer) = (Arc::clone(&server), Arc::clone(&peer));
-        async move { Ok::<_, Infallible>(handle(&server, &peer, request).await) }
+        // Large, and moved several times until it runs; so it has a place of its own.
+        Box::pin(async move { Ok::<_, Infallible>(handle(&server, &peer, request).await) })
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

@@ -82,6 +82,9 @@ pub(crate) enum Failure {
     /// The lab could not be started.
     #[error("the lab cannot start: {0}")]
     Lab(String),
+    /// A lab did not do what it was asked.
+    #[error("{0}")]
+    Refused(String),
     /// The arguments do not fit together.
     #[error("{0}")]
     Usage(String),
@@ -101,7 +104,7 @@ impl Failure {
         let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
         match self {
             Self::NoInput | Self::Usage(_) => ExitCode::from(2),
-            Self::Read { .. } | Self::Write(_) | Self::Lab(_) => Exit::Files.into(),
+            Self::Read { .. } | Self::Write(_) | Self::Lab(_) | Self::Refused(_) => Exit::Files.into(),
         }
     }
 }

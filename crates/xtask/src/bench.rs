@@ -3,6 +3,7 @@
 mod arguments;
 mod catalogue;
 mod measure;
+mod scale;
 mod servers;
 
 use std::fs;
@@ -41,14 +42,16 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
 
     let servers = servers::measure(workspace, &program, &arguments)?;
     servers.print();
+    let scale = scale::measure(workspace, &arguments)?;
+    scale.print();
 
     if let Some(path) = &arguments.json {
         let entries: Vec<_> = results.iter().map(|(benchmark, result)| entry(benchmark, result)).collect();
-        let report = json!({ "program_bytes": size, "benchmarks": entries, "servers": servers.report() });
+        let report = json!({ "program_bytes": size, "benchmarks": entries, "servers": servers.report(), "infra": scale.report() });
         fs::write(path, format!("{report:#}\n")).attempt(|| format!("write {}", path.display()))?;
         println!("written to {}", path.display());
     }
-    Ok(results.iter().all(|(_, result)| result.is_ok()) && servers.all_measured())
+    Ok(results.iter().all(|(_, result)| result.is_ok()) && servers.all_measured() && scale.all_measured())
 }
 
 /// Measures one benchmark in a directory of its own.

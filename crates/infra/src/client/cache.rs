@@ -91,6 +91,10 @@ fn indexes_of(kind: &Kind) -> Vec<(&'static str, Words)> {
                 volume.text("/spec/claimRef/name")
             )]
         }));
+        indexes.push(("handle", |volume| vec![volume.text("/spec/csi/volumeHandle").to_owned()]));
+    } else if *kind == kinds::VOLUME_ATTACHMENT {
+        indexes.push(("node", |one| vec![one.text("/spec/nodeName").to_owned()]));
+        indexes.push(("volume", |one| vec![one.text("/spec/source/persistentVolumeName").to_owned()]));
     } else if *kind == kinds::MIGRATION {
         indexes.push(("vmi", |migration| {
             vec![format!("{}/{}", migration.namespace(), migration.text("/spec/vmiName"))]

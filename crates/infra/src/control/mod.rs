@@ -7,6 +7,7 @@ mod hosts;
 mod machines;
 mod network;
 mod rules;
+mod storage;
 
 use http::{Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -58,6 +59,7 @@ fn told(context: &Context, method: &Method, steps: &[&str], body: &Value) -> Tol
         [] => Ok(resources()),
         ["hosts", rest @ ..] => hosts::told(context, method, rest, body),
         ["rules", rest @ ..] => rules::told(context, method, rest, body),
+        ["storageclasses", rest @ ..] => storage::told(context, method, rest, body),
         ["cuts", rest @ ..] => network::cuts(context, method, rest, body),
         ["reach", rest @ ..] => network::reach(context, method, rest, body),
         ["machines", rest @ ..] => machines::told(context, method, rest, body),
@@ -73,6 +75,7 @@ fn resources() -> Value {
         "resources": [
             resource("hosts", "Host", &["get", "list", "update"]),
             resource("rules", "Rule", &["create", "delete", "list"]),
+            resource("storageclasses", "StorageClassCapacity", &["get", "update"]),
             resource("cuts", "Cut", &["create", "delete", "list"]),
             resource("reach", "Verdict", &["create"]),
             resource("machines", "Machine", &["create"]),

@@ -63,12 +63,11 @@ pub(super) fn reach(context: &Context, method: &Method, steps: &[&str], body: &V
     let question: Question = serde_json::from_value(body.clone()).map_err(bad)?;
     let from = source(context, &question.from)?;
     // An address is asked for as it is; anything else by where it is.
-    let verdict = match question.to.parse() {
-        Ok(address) => context.world.fabric.reach_address(&from, address, question.port, question.protocol),
-        Err(_) => {
-            let to = source(context, &question.to)?;
-            context.world.fabric.reach(&from, &to, question.port, question.protocol)
-        }
+    let verdict = if let Ok(address) = question.to.parse() {
+        context.world.fabric.reach_address(&from, address, question.port, question.protocol)
+    } else {
+        let to = source(context, &question.to)?;
+        context.world.fabric.reach(&from, &to, question.port, question.protocol)
     };
     let mut answer = serde_json::to_value(verdict).map_err(bad)?;
     answer["kind"] = "Verdict".into();

@@ -73,15 +73,16 @@ fn slot(index: usize) -> u32 {
 
 /// Hosts that can be heard, whose node does not say that they are ready.
 fn silent_but_up(context: &Context) -> Vec<(usize, String)> {
-    let nodes = context.client.cache(&NODE);
     let hosts = context.world.hosts.all().into_iter().enumerate();
     hosts
-        .filter(|(_, (name, host))| {
-            host.is_heard()
-                && nodes.get(&Key::cluster(name)).is_some_and(|node| !node.condition_holds("Ready"))
-        })
+        .filter(|(_, (name, host))| host.is_heard() && !is_ready(context, name))
         .map(|(index, (name, _))| (index, name))
         .collect()
+}
+
+/// Whether the node of a host says that it is ready.
+fn is_ready(context: &Context, name: &str) -> bool {
+    context.client.cache(&NODE).get(&Key::cluster(name)).is_none_or(|node| node.condition_holds("Ready"))
 }
 
 async fn beat(
@@ -94,7 +95,8 @@ async fn beat(
     let beats = hosts.into_iter().map(|(index, name)| {
         let lease = leases.remove(&name);
         async move {
-            if (round + u64::try_from(index).unwrap_or_default()).is_multiple_of(STATUS) || round == 0 {
+            let turn = round > 0 && (round + u64::try_from(index).unwrap_or_default()).is_multiple_of(STATUS);
+            if turn || !is_ready(context, &name) {
                 report(context, client, &name).await;
             }
             let lease = renew(context, client, &name, lease).await;
@@ -157,7 +159,14 @@ async fn report(context: &Context, client: &Client, name: &str) {
     for well in node::conditions(&now).as_array().into_iter().flatten() {
         well_again(&mut new, well);
     }
-    if let Err(failure) = client.replace_status(&NODE, &new).await {
+    let written = client.replace_status(&NODE, &new).await;
+    // virt-handler's sign of life. Nodes without one are not for machines.
+    let patch = json!({"metadata": {"annotations": {"kubevirt.io/heartbeat": now}}});
+    let written = match written {
+        Ok(_) => client.merge(&NODE, &Key::cluster(name), &patch).await,
+        failed => failed,
+    };
+    if let Err(failure) = written {
         tracing::debug!(host = name, %failure, "a status could not be renewed");
     }
 }

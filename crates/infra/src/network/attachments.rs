@@ -106,6 +106,23 @@ fn from_words(text: &str) -> Request {
     }
 }
 
+/// What a pod has according to its status it keeps, also after a restart of this program.
+fn remember(pod: &Value, requests: &mut [Request]) {
+    let had: Value = serde_json::from_str(pod.annotation(STATUS)).unwrap_or_default();
+    let had = had.as_array().map(Vec::as_slice).unwrap_or_default();
+    for request in requests {
+        let network = format!("{}/{}", request.namespace, request.name);
+        let Some(status) = had.iter().find(|one| one.text("/name") == network) else { continue };
+        if request.mac.is_empty() {
+            status.text("/mac").clone_into(&mut request.mac);
+        }
+        if request.addresses.is_empty() {
+            let addresses = status.list("/ips").iter().filter_map(|one| one.as_str()?.parse().ok());
+            request.addresses = addresses.collect();
+        }
+    }
+}
+
 /// A hardware address that depends on the pod and the network alone.
 fn mac_of(pod: &str, network: &str) -> String {
     let mut hash = Fnv::new(0);
@@ -123,10 +140,11 @@ impl Fabric {
     ///
     /// On a failure the pod is on none of them, and may try again.
     pub fn attach(&self, pod: &Value) -> Result<Option<String>, AttachError> {
-        let requests = requests(pod)?;
+        let mut requests = requests(pod)?;
         if requests.is_empty() {
             return Ok(None);
         }
+        remember(pod, &mut requests);
         let mut statuses = vec![self.primary(pod.uid())];
         for request in &requests {
             match self.attach_one(pod.uid(), request) {

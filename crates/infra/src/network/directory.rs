@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde_json::Value;
 
-use super::ends::Member;
-use super::policy;
+use super::ends::{Member, Protocol};
+use super::{policy, services};
 use crate::client::{Cache, Identity};
 use crate::context::Context;
 use crate::kinds;
@@ -25,6 +26,8 @@ pub struct Directory {
     nodes: Arc<Cache>,
     networks: Arc<Cache>,
     stages: Stages,
+    /// The networks of the cluster.
+    inside: Vec<IpNet>,
     /// The domain of the cluster's names.
     pub(super) domain: String,
     /// Whether real sockets of this machine may be used.
@@ -35,6 +38,7 @@ impl Directory {
     /// The directory of a cluster.
     pub fn new(context: &Context) -> Self {
         let client = context.client(Identity::KUBELET);
+        let settings = &context.settings;
         Self {
             pods: client.cache(&kinds::POD),
             namespaces: client.cache(&kinds::NAMESPACE),
@@ -44,8 +48,14 @@ impl Directory {
             nodes: client.cache(&kinds::NODE),
             networks: client.cache(&kinds::NETWORK_ATTACHMENT),
             stages: context.stages.clone(),
-            domain: context.settings.cluster_domain.clone(),
-            sockets: context.settings.sockets,
+            inside: settings
+                .pod_networks
+                .iter()
+                .chain([&settings.host_network, &settings.load_balancers])
+                .copied()
+                .collect(),
+            domain: settings.cluster_domain.clone(),
+            sockets: settings.sockets,
         }
     }
 
@@ -71,9 +81,21 @@ impl Directory {
         self.namespaces.get(&Key::cluster(name))
     }
 
-    /// The service that has an address, of the cluster or of a load balancer.
-    pub(super) fn service_at(&self, address: IpAddr) -> Option<Arc<Value>> {
-        self.services.find("address", &address.to_string()).into_iter().next()
+    /// The service that has an address, of the cluster or of a load balancer; where several share it, the one with
+    /// the port.
+    pub(super) fn service_at(&self, address: IpAddr, port: u16, protocol: Protocol) -> Option<Arc<Value>> {
+        let found = self.services.find("address", &address.to_string());
+        let fitting = found.iter().find(|service| services::port_of(service, port, protocol).is_some());
+        fitting.or(found.first()).cloned()
+    }
+
+    /// Whether an address belongs to the cluster or to a private network: nothing answers for it where nobody has it.
+    pub(super) fn is_inside(&self, address: IpAddr) -> bool {
+        let private = match address {
+            IpAddr::V4(four) => four.is_private() || four.is_link_local(),
+            IpAddr::V6(six) => six.is_unique_local() || six.is_unicast_link_local(),
+        };
+        private || self.inside.iter().any(|net| net.contains(&address))
     }
 
     /// The services that use a node port.
@@ -139,6 +161,7 @@ impl Directory {
             nodes: cache(&kinds::NODE),
             networks: cache(&kinds::NETWORK_ATTACHMENT),
             stages: Stages::new(crate::stages::Profile::Realistic, 1),
+            inside: Vec::new(),
             domain: "cluster.local".to_owned(),
             sockets: false,
         }

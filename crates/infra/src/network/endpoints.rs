@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::selector::{has_all, labels_at};
 use super::slices::{self, Change, HEADLESS, MANAGED_BY, MANAGER};
 use crate::client::{Cache, Client, Identity, Result};
 use crate::context::Context;
@@ -79,16 +78,10 @@ impl Controller for Keeper {
     fn watches(&self) -> Vec<Watch> {
         let services = Arc::clone(&self.services);
         let of_pods = move |change: &crate::client::Change| {
-            let states: Vec<_> = [&change.before, &change.after]
-                .into_iter()
-                .flatten()
-                .map(|pod| labels_at(pod, "/metadata/labels"))
-                .collect();
             let services = services.list(change.object().namespace());
-            let selecting = services.iter().filter(|service| {
-                let selector = labels_at(service, "/spec/selector");
-                !selector.is_empty() && states.iter().any(|labels| has_all(&selector, labels))
-            });
+            let states = || [&change.before, &change.after].into_iter().flatten();
+            let selecting =
+                services.iter().filter(|service| states().any(|pod| slices::selects(service, pod)));
             selecting.map(|service| Key::of(service)).collect()
         };
         vec![

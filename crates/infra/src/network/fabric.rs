@@ -14,6 +14,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::directory::Directory;
 use super::ends::End;
@@ -30,6 +31,8 @@ use crate::world::hosts::Hosts;
 
 /// The first port a connection may come from.
 const FIRST_PORT: u16 = 32_768;
+/// How long to wait for an answer before asking again; it doubles from there.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 /// Something outside that has a name: reached by an address that is nobody else's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,13 +97,13 @@ impl Fabric {
     pub fn unplug(&self, pod: &str) {
         self.plugs.write().take_out(pod, None);
         self.listeners.write().leave(&Place::Pod(pod.to_owned()));
-        self.recheck();
+        self.review(|end| end.pod().is_some_and(|member| member.uid == pod));
     }
 
     /// Takes a pod off one network.
     pub fn unplug_from(&self, pod: &str, network: &str) {
         self.plugs.write().take_out(pod, Some(network));
-        self.recheck();
+        self.review(|end| end.pod().is_some_and(|member| member.uid == pod));
     }
 
     /// Takes away or gives back the link of a machine's interface; the pod around it keeps its address.
@@ -181,11 +184,27 @@ impl Fabric {
         self.cuts.read().iter().cloned().collect()
     }
 
-    /// Connects to an address.
+    /// Connects to an address. While nothing comes back it is tried again, with longer and longer waits, until
+    /// patience ends.
     pub async fn connect(&self, from: &Source, address: IpAddr, port: u16) -> Result<Stream, FabricError> {
-        match self.route(from, address, port, Protocol::Tcp, true) {
-            Ok(route) => self.open(route).await,
-            Err(blocked) => Err(self.give_up(&blocked).await),
+        let until = Instant::now() + self.patience("fabric.connect");
+        let (mut aim, mut wait) = ((address, port), FIRST_WAIT);
+        loop {
+            match self.route(from, aim.0, aim.1, Protocol::Tcp, true) {
+                Ok(route) => return self.open(Route { address, asked: port, ..route }).await,
+                Err(Blocked::NoNetwork(_)) => return Err(FabricError::Unreachable),
+                Err(Blocked::Refused(_)) => return Err(FabricError::Refused),
+                Err(Blocked::Silence(_, behind)) => {
+                    let now = Instant::now();
+                    if now >= until {
+                        return Err(FabricError::TimedOut);
+                    }
+                    // A service has chosen once for all attempts of one connection.
+                    aim = behind.unwrap_or(aim);
+                    tokio::time::sleep_until(until.min(now + wait)).await;
+                    wait *= 2;
+                }
+            }
         }
     }
 
@@ -240,23 +259,25 @@ impl Fabric {
         }
     }
 
-    /// Whether one pod or host can reach another on a port, at its first address.
+    /// Whether one pod or host can reach another on a port, at any of its addresses.
     pub fn reach(&self, from: &Source, to: &Source, port: u16, protocol: Protocol) -> Verdict {
-        match self.address_of(to) {
-            Some(address) => self.reach_address(from, address, port, protocol),
-            None => Verdict::deny("it has no address"),
-        }
+        let addresses = self.addresses_of(to);
+        let mut verdicts: Vec<Verdict> =
+            addresses.iter().map(|address| self.reach_address(from, *address, port, protocol)).collect();
+        // The best of them; of equal ones the first.
+        verdicts.sort_by_key(|verdict| u8::from(!verdict.allowed) + u8::from(!verdict.listening));
+        verdicts.into_iter().next().unwrap_or_else(|| Verdict::deny("it has no address"))
     }
 
-    /// The first address somebody is reached by.
-    pub fn address_of(&self, whom: &Source) -> Option<IpAddr> {
+    /// The addresses somebody is reached by, those on the pod network first.
+    pub fn addresses_of(&self, whom: &Source) -> Vec<IpAddr> {
         match whom {
             Source::Pod(uid) => {
                 let plugs = self.plugs.read();
-                plugs.ports_of(uid).iter().find_map(|plugged| plugged.port.addresses.first().copied())
+                plugs.ports_of(uid).iter().flat_map(|plugged| plugged.port.addresses.clone()).collect()
             }
-            Source::Host(name) => self.host_end(name).addresses().first().copied(),
-            Source::Outside => None,
+            Source::Host(name) => self.host_end(name).addresses().to_vec(),
+            Source::Outside => Vec::new(),
         }
     }
 
@@ -291,7 +312,7 @@ impl Fabric {
         match blocked {
             Blocked::NoNetwork(_) => FabricError::Unreachable,
             Blocked::Refused(_) => FabricError::Refused,
-            Blocked::Silence(_) => {
+            Blocked::Silence(..) => {
                 let patience = self.patience("fabric.connect");
                 if !patience.is_zero() {
                     tokio::time::sleep(patience).await;
@@ -307,9 +328,17 @@ impl Fabric {
 
     /// Looks at all standing connections again, after something physical has changed.
     pub fn recheck(&self) {
+        self.review(|_| true);
+    }
+
+    /// Looks at the standing connections that have such an end.
+    fn review(&self, concerned: impl Fn(&End) -> bool) {
         let patience = self.patience("fabric.stall");
         self.standing.lock().retain(|standing| {
             let Some(line) = standing.line.upgrade() else { return false };
+            if !concerned(&standing.from) && !concerned(&standing.to) {
+                return true;
+            }
             if self.path(&standing.from, &standing.to).is_err() {
                 line.stall(patience);
             } else if [&standing.from, &standing.to].into_iter().any(|end| self.is_gone(end)) {

@@ -38,7 +38,7 @@ impl Fabric {
                     return Err(FabricError::Unreachable);
                 }
                 if let Err(why) = self.asks(&directory, &end) {
-                    return Err(self.give_up(&Blocked::Silence(why)).await);
+                    return Err(self.give_up(&Blocked::silence(why)).await);
                 }
                 let pod = directory.pod(&member.uid);
                 let subdomain = pod.as_deref().map(|pod| pod.text("/spec/subdomain")).unwrap_or_default();

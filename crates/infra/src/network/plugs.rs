@@ -49,16 +49,16 @@ impl Plugs {
 
     /// Takes a pod off one network, or off all.
     pub(super) fn take_out(&mut self, pod: &str, network: Option<&str>) {
-        let mut left = Vec::new();
-        self.ports.retain(|(uid, name), plugged| {
-            let goes = uid == pod && network.is_none_or(|network| network == name);
-            if goes {
-                left.extend(plugged.port.addresses.iter().map(|one| (plugged.segment.clone(), *one)));
-            }
-            !goes
+        let places: Vec<(String, String)> = match network {
+            Some(network) => vec![(pod.to_owned(), network.to_owned())],
+            None => self.ports_of(pod).iter().map(|one| (pod.to_owned(), one.port.network.clone())).collect(),
+        };
+        let gone: Vec<Plugged> = places.iter().filter_map(|place| self.ports.remove(place)).collect();
+        let left = gone.iter().flat_map(|plugged| {
+            plugged.port.addresses.iter().map(|address| (plugged.segment.as_str(), *address))
         });
         for (segment, address) in left {
-            self.let_go(&segment, address, pod);
+            self.let_go(segment, address, pod);
         }
         if network.is_none() {
             self.nodes.remove(pod);
@@ -177,8 +177,8 @@ impl Listeners {
     }
 
     pub(super) fn leave(&mut self, place: &Place) {
-        self.streams.retain(|(one, _), _| one != place);
-        self.datagrams.retain(|(one, _), _| one != place);
+        leave(&mut self.streams, place);
+        leave(&mut self.datagrams, place);
     }
 
     /// Who accepts connections there; port 0 of a place accepts what nobody else there does.
@@ -196,6 +196,14 @@ impl Listeners {
             Protocol::Udp => self.datagram(place, port).is_some(),
             Protocol::Sctp => false,
         }
+    }
+}
+
+fn leave<T>(table: &mut BTreeMap<(Place, u16), T>, place: &Place) {
+    let all = (place.clone(), 0)..=(place.clone(), u16::MAX);
+    let ports: Vec<u16> = table.range(all).map(|((_, port), _)| *port).collect();
+    for port in ports {
+        table.remove(&(place.clone(), port));
     }
 }
 

@@ -42,16 +42,20 @@ pub(super) struct Route {
 pub(super) enum Blocked {
     /// The source has no network.
     NoNetwork(String),
-    /// Nothing comes back.
-    Silence(String),
+    /// Nothing comes back. What is sent again goes to the same endpoint behind a service.
+    Silence(String, Option<(IpAddr, u16)>),
     /// Somebody says no.
     Refused(String),
 }
 
 impl Blocked {
+    pub(super) fn silence(why: impl Into<String>) -> Self {
+        Self::Silence(why.into(), None)
+    }
+
     pub(super) fn why(&self) -> &str {
         match self {
-            Self::NoNetwork(why) | Self::Silence(why) | Self::Refused(why) => why,
+            Self::NoNetwork(why) | Self::Silence(why, _) | Self::Refused(why) => why,
         }
     }
 }
@@ -88,10 +92,13 @@ impl Fabric {
         let end = self.end_of(from)?;
         let ask = Ask { address, port, protocol, take };
         let target = self.target(&end, ask)?;
-        self.path(&end, &target.end).map_err(Blocked::Silence)?;
+        let behind = target.end.addresses().iter().find(|one| one.is_ipv4() == address.is_ipv4());
+        let behind = behind.map(|one| (*one, target.port));
+        let silence = |why| Blocked::Silence(why, behind);
+        self.path(&end, &target.end).map_err(silence)?;
         let why = if target.policed {
             let verdict = self.police(&end, &target.end, Aim { port: target.port, protocol });
-            verdict.map_err(Blocked::Silence)?
+            verdict.map_err(silence)?
         } else {
             "policies do not reach there".to_owned()
         };
@@ -192,21 +199,30 @@ impl Fabric {
                 return Err(Blocked::NoNetwork(format!("{} has no way to {}", member.key, ask.address)));
             }
         }
+        if ask.address.is_loopback()
+            && let End::Host { .. } = from
+        {
+            return Ok(on_host(from.clone(), ask.port));
+        }
         let Some(directory) = self.directory() else { return self.plain(ask.address, ask.port) };
-        if let Some(service) = directory.service_at(ask.address) {
+        if let Some(service) = directory.service_at(ask.address, ask.port, ask.protocol) {
             return self.behind(&directory, &service, from, ask);
         }
         if let Some(node) = directory.node_at(ask.address) {
             return self.at_host(&directory, &node, from, ask);
         }
-        self.plain(ask.address, ask.port)
+        let target = self.plain(ask.address, ask.port)?;
+        if matches!((from, &target.end), (End::Outside(_), End::Pod(_))) {
+            return Err(Blocked::silence("the addresses of pods are not known outside"));
+        }
+        Ok(target)
     }
 
     /// Somebody on the same wire.
     fn neighbour(&self, uid: &str, segment: &str, port: u16) -> Result<Target, Blocked> {
         let up = self.plugs.read().ports_of(uid).iter().any(|one| one.segment == segment && one.up);
         let member = self.member(uid).filter(|_| up);
-        let member = member.ok_or_else(|| Blocked::Silence("its link is down".to_owned()))?;
+        let member = member.ok_or_else(|| Blocked::silence("its link is down".to_owned()))?;
         Ok(at_pod(member, port, false))
     }
 
@@ -218,7 +234,7 @@ impl Fabric {
             let member = self.member(&uid).filter(|_| up);
             return member
                 .map(|member| at_pod(member, port, true))
-                .ok_or_else(|| Blocked::Silence(format!("the link of {address} is down")));
+                .ok_or_else(|| Blocked::silence(format!("the link of {address} is down")));
         }
         if let Some(directory) = self.directory() {
             if is_api(&directory, address) {
@@ -231,10 +247,12 @@ impl Fabric {
         let externals = self.externals.read();
         let named = externals.iter().find(|(_, external)| external.address == address);
         let Some((name, external)) = named else {
-            return Err(if address.is_loopback() {
-                Blocked::Refused(format!("nobody listens at {address}"))
+            let inside = self.directory().is_none_or(|directory| directory.is_inside(address));
+            return Err(if address.is_loopback() || !inside {
+                // The world outside has nothing but what was named.
+                Blocked::Refused(format!("there is nothing at {address}"))
             } else {
-                Blocked::Silence(format!("nobody has the address {address}"))
+                Blocked::silence(format!("nobody has the address {address}"))
             });
         };
         let sockets = self.directory().is_some_and(|directory| directory.sockets);
@@ -255,12 +273,15 @@ impl Fabric {
     ) -> Result<Target, Blocked> {
         let key = Key::of(service);
         let Some(port) = services::port_of(service, ask.port, ask.protocol) else {
-            return Err(Blocked::Silence(format!("service {key} has no port {}", ask.port)));
+            return Err(Blocked::silence(format!("service {key} has no port {}", ask.port)));
         };
         let own = service.list("/spec/clusterIPs").iter().any(|one| is_address(one, ask.address));
+        if own && matches!(from, End::Outside(_)) {
+            return Err(Blocked::silence("the addresses of the cluster are not known outside"));
+        }
         let door = if own { Door::Cluster(from.node()) } else { Door::Balancer };
         if !own && !welcome(service, from) {
-            return Err(Blocked::Silence(format!("service {key} lets only some ranges in")));
+            return Err(Blocked::silence(format!("service {key} lets only some ranges in")));
         }
         self.backend(directory, service, port, from, (ask, door))
     }
@@ -274,7 +295,7 @@ impl Fabric {
         if let Some((service, port)) = found {
             let host = self.host_end(node.name());
             // The host has to be there for what enters through it.
-            self.path(from, &host).map_err(Blocked::Silence)?;
+            self.path(from, &host).map_err(Blocked::silence)?;
             return self.backend(directory, service, port, from, (ask, Door::Node(node.name())));
         }
         Ok(on_host(self.host_end(node.name()), ask.port))
@@ -300,7 +321,7 @@ impl Fabric {
             None if matches!(door, Door::Node(_))
                 && service.text("/spec/externalTrafficPolicy") == "Local" =>
             {
-                Err(Blocked::Silence(format!("service {key} has no endpoint on that host")))
+                Err(Blocked::silence(format!("service {key} has no endpoint on that host")))
             }
             None => Err(Blocked::Refused(format!("service {key} has no ready endpoint"))),
         }

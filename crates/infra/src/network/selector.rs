@@ -28,6 +28,11 @@ pub fn has_all(wanted: &Labels, labels: &Labels) -> bool {
     wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
+/// Whether the labels of an object have everything that is wanted, both as they are in JSON: for long lists.
+pub fn has_all_of(wanted: &Value, labels: &Value) -> bool {
+    wanted.as_object().is_none_or(|wanted| wanted.iter().all(|(name, value)| labels.get(name) == Some(value)))
+}
+
 fn holds(expression: &Value, labels: &Labels) -> bool {
     let label = labels.get(expression.text("/key"));
     let listed =

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::selector::{has_all, labels_at};
+use super::selector::{has_all_of, labels_at};
 use crate::kinds::SERVICE;
 use crate::object::{Object as _, owned_by};
 
@@ -42,7 +42,7 @@ pub fn is_kept(service: &Value) -> bool {
 pub fn selects(service: &Value, pod: &Value) -> bool {
     is_kept(service)
         && service.namespace() == pod.namespace()
-        && has_all(&labels_at(service, "/spec/selector"), &labels_at(pod, "/metadata/labels"))
+        && has_all_of(service.at("/spec/selector"), pod.at("/metadata/labels"))
 }
 
 /// Whether a pod is ready.

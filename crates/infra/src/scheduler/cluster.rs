@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::pod::Pod;
@@ -45,7 +46,7 @@ pub(crate) struct Node {
 }
 
 /// The cluster.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Cluster {
     nodes: BTreeMap<String, Node>,
     /// The names of the nodes that exist, in order.
@@ -57,9 +58,12 @@ pub(crate) struct Cluster {
     /// The pods that keep others away or want them near, by uid.
     pub(crate) with_terms: BTreeMap<String, Arc<Pod>>,
     namespaces: BTreeMap<String, Labels>,
-    /// Changes with every change of a node, for whoever keeps something that depends on them.
-    pub(crate) generation: u64,
+    /// Answers that depend on nothing but the nodes, by question; gone with the next change of a node.
+    answers: Mutex<HashMap<String, Arc<Answer>>>,
 }
+
+/// Nodes by name, with something about each.
+type Answer = BTreeMap<String, String>;
 
 impl Cluster {
     /// Adds a node or changes it; false if nothing that matters is new.
@@ -75,7 +79,7 @@ impl Cluster {
         }
         node.exists = true;
         node.facts = facts;
-        self.generation += 1;
+        self.answers.get_mut().clear();
         true
     }
 
@@ -84,7 +88,7 @@ impl Cluster {
         if let Ok(place) = self.names.binary_search_by(|one| one.as_str().cmp(name)) {
             self.names.remove(place);
         }
-        self.generation += 1;
+        self.answers.get_mut().clear();
         let Some(node) = self.nodes.get_mut(name) else { return };
         node.exists = false;
         if node.pods.is_empty() {
@@ -145,6 +149,16 @@ impl Cluster {
     /// The labels of a namespace.
     pub(crate) fn namespace_labels(&self, name: &str) -> Labels {
         self.namespaces.get(name).cloned().unwrap_or_default()
+    }
+
+    /// The answer to a question about the nodes, which is asked once as long as no node changes.
+    pub(crate) fn remembered(&self, question: &str, ask: impl FnOnce() -> Answer) -> Arc<Answer> {
+        if let Some(answer) = self.answers.lock().get(question) {
+            return Arc::clone(answer);
+        }
+        let answer = Arc::new(ask());
+        self.answers.lock().insert(question.to_owned(), Arc::clone(&answer));
+        answer
     }
 
     /// The names of all nodes, in order.

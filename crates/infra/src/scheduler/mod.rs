@@ -5,6 +5,7 @@
 
 mod affinity;
 mod cluster;
+mod feeds;
 mod filter;
 mod pick;
 mod pod;

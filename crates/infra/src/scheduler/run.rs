@@ -7,17 +7,17 @@ use std::time::Duration;
 use futures::future::{self, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::Value;
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until};
 
 use super::cluster::{Cluster, NodeFacts};
+use super::feeds::{Feeds, Known, News};
 use super::filter::{Before, Cause};
 use super::pick::{Misfits, Nominated, pick};
 use super::pod::Pod;
 use super::preempt::{Budget, Preemption, preempt};
 use super::queue::Queue;
 use super::selector::Selector;
-use super::volumes::{self, Needs, SELECTED_NODE, Storage};
+use super::volumes::{self, Needs, SELECTED_NODE};
 use super::write::Writer;
 use crate::client::{Cache, Change, Identity};
 use crate::context::Context;
@@ -82,85 +82,6 @@ async fn wait_until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => future::pending().await,
-    }
-}
-
-/// What the scheduler reads.
-#[derive(Debug)]
-struct Known {
-    pods: Arc<Cache>,
-    nodes: Arc<Cache>,
-    namespaces: Arc<Cache>,
-    claims: Arc<Cache>,
-    volumes: Arc<Cache>,
-    classes: Arc<Cache>,
-    budgets: Arc<Cache>,
-}
-
-impl Known {
-    fn all(&self) -> [&Cache; 7] {
-        [&self.pods, &self.nodes, &self.namespaces, &self.claims, &self.volumes, &self.classes, &self.budgets]
-    }
-}
-
-impl Storage for Known {
-    fn claim(&self, key: &Key) -> Option<Arc<Value>> {
-        self.claims.get(key)
-    }
-
-    fn volume(&self, name: &str) -> Option<Arc<Value>> {
-        self.volumes.get(&Key::cluster(name))
-    }
-
-    fn volumes(&self) -> Vec<Arc<Value>> {
-        self.volumes.list("")
-    }
-
-    fn class(&self, name: &str) -> Option<Arc<Value>> {
-        self.classes.get(&Key::cluster(name))
-    }
-}
-
-/// The changes that come in.
-struct Feeds {
-    nodes: UnboundedReceiver<Change>,
-    namespaces: UnboundedReceiver<Change>,
-    pods: UnboundedReceiver<Change>,
-    claims: UnboundedReceiver<Change>,
-    volumes: UnboundedReceiver<Change>,
-    classes: UnboundedReceiver<Change>,
-}
-
-/// One change.
-enum News {
-    Node(Change),
-    Namespace(Change),
-    Pod(Change),
-    Claim(Change),
-    Storage,
-}
-
-impl Feeds {
-    /// The next change that is there already: nodes before pods, so that nobody is refused for want of them.
-    fn now(&mut self) -> Option<News> {
-        let node = self.nodes.try_recv().ok().map(News::Node);
-        let node = node.or_else(|| self.namespaces.try_recv().ok().map(News::Namespace));
-        let claim = node.or_else(|| self.claims.try_recv().ok().map(News::Claim));
-        let volume = claim.or_else(|| self.volumes.try_recv().ok().map(|_| News::Storage));
-        let class = volume.or_else(|| self.classes.try_recv().ok().map(|_| News::Storage));
-        class.or_else(|| self.pods.try_recv().ok().map(News::Pod))
-    }
-
-    async fn next(&mut self) -> Option<News> {
-        tokio::select! {
-            biased;
-            change = self.nodes.recv() => change.map(News::Node),
-            change = self.namespaces.recv() => change.map(News::Namespace),
-            change = self.claims.recv() => change.map(News::Claim),
-            change = self.volumes.recv() => change.map(|_| News::Storage),
-            change = self.classes.recv() => change.map(|_| News::Storage),
-            change = self.pods.recv() => change.map(News::Pod),
-        }
     }
 }
 
@@ -507,11 +428,12 @@ impl Scheduler {
         let message = misfits.message(&afterwards);
         let (writer, object) = (self.writer.clone(), Arc::clone(object));
         self.doing.push(Box::pin(async move {
+            let nominated = victims.as_ref().map(|(node, _)| node.as_str());
+            writer.refuse(&object, "Unschedulable", &message, nominated).await;
+            // Only now, so that the promise is known before the place is free.
             if let Some((node, victims)) = &victims {
                 writer.evict(victims, &object, node).await;
             }
-            let nominated = victims.as_ref().map(|(node, _)| node.as_str());
-            writer.refuse(&object, "Unschedulable", &message, nominated).await;
             Done::Said
         }));
     }

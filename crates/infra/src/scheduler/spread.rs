@@ -1,6 +1,6 @@
 //! Pods that are to be spread evenly over places.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::cluster::{Cluster, Node};
 use super::filter::untolerated;
@@ -35,32 +35,40 @@ pub(crate) fn count(pod: &Pod, cluster: &Cluster, strict: bool) -> Plan {
 }
 
 fn domains(pod: &Pod, cluster: &Cluster, spread: &Spread, all: &[&Spread]) -> Domains {
-    let counts_node = |node: &Node| {
-        all.iter().all(|spread| node.facts.labels.contains_key(&spread.topology))
-            && (spread.any_node || pod.selects(&node.facts.name, &node.facts.labels))
-            && (spread.any_taint || untolerated(pod, node).is_none())
-    };
-    let mut counts = BTreeMap::new();
-    let mut eligible = BTreeSet::new();
-    for node in cluster.nodes().filter(|node| counts_node(node)) {
-        if let Some(value) = node.facts.labels.get(&spread.topology) {
-            counts.entry(value.clone()).or_insert(0);
-            eligible.insert(node.facts.name.as_str());
-        }
-    }
+    let eligible = cluster.remembered(&question(pod, spread, all), || eligible(pod, cluster, spread, all));
+    let mut counts: BTreeMap<String, i64> = eligible.values().map(|value| (value.clone(), 0)).collect();
     let matches = |other: &Pod| spread.selector.as_ref().is_some_and(|one| one.matches(&other.labels));
     for other in cluster.pods_of(&pod.key.namespace).filter(|other| !other.is_deleting && matches(other)) {
-        let Some(node) = cluster.place_of(&other.uid) else { continue };
-        if eligible.contains(node.facts.name.as_str())
-            && let Some(count) =
-                node.facts.labels.get(&spread.topology).and_then(|value| counts.get_mut(value))
-        {
+        let node = cluster.place_of(&other.uid).map(|node| node.facts.name.as_str()).unwrap_or_default();
+        if let Some(count) = eligible.get(node).and_then(|value| counts.get_mut(value)) {
             *count += 1;
         }
     }
     let few = i64::try_from(counts.len()).unwrap_or(i64::MAX) < spread.min_domains;
     let least = if few { 0 } else { counts.values().copied().min().unwrap_or_default() };
     Domains { counts, least, counts_itself: matches(pod) }
+}
+
+/// The nodes that count for a constraint, and which place each is at.
+fn eligible(pod: &Pod, cluster: &Cluster, spread: &Spread, all: &[&Spread]) -> BTreeMap<String, String> {
+    let counts_node = |node: &&Node| {
+        all.iter().all(|spread| node.facts.labels.contains_key(&spread.topology))
+            && (spread.any_node || pod.selects(&node.facts.name, &node.facts.labels))
+            && (spread.any_taint || untolerated(pod, node).is_none())
+    };
+    cluster
+        .nodes()
+        .filter(counts_node)
+        .filter_map(|node| Some((node.facts.name.clone(), node.facts.labels.get(&spread.topology)?.clone())))
+        .collect()
+}
+
+/// Everything the answer to [`eligible`] depends on besides the nodes.
+fn question(pod: &Pod, spread: &Spread, all: &[&Spread]) -> String {
+    let topologies: Vec<&str> = all.iter().map(|spread| spread.topology.as_str()).collect();
+    let nodes = (!spread.any_node).then_some((&pod.node_labels, &pod.node_affinity));
+    let taints = (!spread.any_taint).then_some(&pod.tolerations);
+    format!("{} {topologies:?} {nodes:?} {taints:?}", spread.topology)
 }
 
 impl Plan {

@@ -44,10 +44,8 @@ impl Deleter {
         if let Some(left) = self.waits.resting(volume.uid()) {
             return Ok(Next::After(left));
         }
-        let attachments = self.attachments.list("");
-        let attached =
-            attachments.iter().find(|one| one.text("/spec/source/persistentVolumeName") == volume.name());
-        if let Some(attached) = attached {
+        let attachments = self.attachments.find("volume", volume.name());
+        if let Some(attached) = attachments.first() {
             let node = attached.text("/spec/nodeName");
             let message = format!("persistentvolume {} is still attached to node {node}", volume.name());
             return self.failed(volume, &message).await;

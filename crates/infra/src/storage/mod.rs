@@ -14,6 +14,10 @@
 //! The first three are provisioners CDI knows the abilities of, the last is not. RWO always includes RWOP. Classes that
 //! people add for the same drivers work as well; each class is a pool of its own.
 //!
+//! The stages are `volume.provision`, `clone.csi` (a copy made by the driver), `volume.expand`, `volume.delete`,
+//! `volume.attach`, `volume.detach`, `snapshot.create`, `snapshot.upload` (until it can be used) and
+//! `snapshot.delete`. Rules about any of them can match `/spec/storageClassName`.
+//!
 //! From outside, [`Storage`] sets how much fits into a class and slows or breaks it.
 
 mod attach;

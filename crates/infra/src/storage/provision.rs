@@ -241,3 +241,84 @@ pub(super) fn volume(
     }
     object
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::classes::driver;
+    use super::*;
+
+    fn claim(source: &Value) -> Value {
+        json!({
+            "metadata": {"namespace": "n", "name": "c", "uid": "u"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "s", "dataSource": source,
+                "resources": {"requests": {"storage": "1500000"}},
+            },
+        })
+    }
+
+    #[test]
+    fn a_wish_is_read_from_the_newer_field_first() {
+        assert_eq!(wish(&claim(&Value::Null)), Wish::Empty);
+        let mut both = claim(&json!({"kind": "PersistentVolumeClaim", "name": "a"}));
+        assert_eq!(wish(&both), Wish::Claim("a"));
+        both.set(
+            "/spec/dataSourceRef",
+            json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"}),
+        );
+        assert_eq!(wish(&both), Wish::Snapshot("s"));
+        both.set(
+            "/spec/dataSourceRef",
+            json!({"apiGroup": "cdi.kubevirt.io", "kind": "VolumeImportSource", "name": "i"}),
+        );
+        assert_eq!(wish(&both), Wish::Populator);
+    }
+
+    #[test]
+    fn a_volume_has_whole_grains_and_a_place() {
+        let (class, zonal) = (json!({"reclaimPolicy": "Delete"}), driver("ebs.csi.aws.com").unwrap());
+        let made = volume(&claim(&Value::Null), &class, zonal, "h", Some("z"));
+        assert_eq!(made.text("/spec/capacity/storage"), "2Mi");
+        assert_eq!(made.name(), "pvc-u");
+        assert!(made.has_finalizer(FINALIZER));
+        assert_eq!(
+            made.at("/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values"),
+            &json!(["z"])
+        );
+        let kept = volume(&claim(&Value::Null), &json!({"reclaimPolicy": "Retain"}), zonal, "h", None);
+        assert!(!kept.has_finalizer(FINALIZER) && kept.at("/spec/nodeAffinity").is_null());
+    }
+
+    #[test]
+    fn a_clone_needs_a_source_that_fits() {
+        let (rbd, zonal) = (driver("rbd.csi.ceph.com").unwrap(), driver("ebs.csi.aws.com").unwrap());
+        let copy = claim(&json!({"kind": "PersistentVolumeClaim", "name": "a"}));
+        let mut source = json!({
+            "metadata": {"name": "a"}, "spec": {"volumeName": "v"},
+            "status": {"phase": "Bound", "capacity": {"storage": "1Mi"}},
+        });
+        let volume = |driver: &str| json!({"metadata": {"name": "v"}, "spec": {"csi": {"driver": driver}}});
+        let (ceph, ebs) = (volume("rbd.csi.ceph.com"), volume("ebs.csi.aws.com"));
+        assert_eq!(clone_problem(&copy, Some(&source), Some(&ceph), rbd), None);
+        let problem = |source: Option<&Value>, volume, driver| {
+            clone_problem(&copy, source, volume, driver).unwrap_or_default()
+        };
+        assert!(problem(None, None, rbd).contains("not found"));
+        assert!(problem(Some(&source), None, rbd).contains("error getting PV v"));
+        assert!(problem(Some(&source), Some(&ebs), rbd).contains("not of the driver"));
+        assert!(problem(Some(&source), Some(&ebs), zonal).contains("does not support clone"));
+        source.set("/status/capacity/storage", "2Mi".into());
+        assert!(problem(Some(&source), Some(&ceph), rbd).contains("greater than or equal"));
+        source.set("/status/phase", "Pending".into());
+        assert!(problem(Some(&source), Some(&ceph), rbd).contains("must be in Bound phase"));
+    }
+
+    #[test]
+    fn a_class_allows_some_places() {
+        let class =
+            json!({"allowedTopologies": [{"matchLabelExpressions": [{"key": "k", "values": ["a", "b"]}]}]});
+        assert_eq!(allowed(&class, "k"), Some(vec!["a", "b"]));
+        assert_eq!(allowed(&class, "other"), Some(Vec::new()));
+        assert_eq!(allowed(&json!({}), "k"), None);
+    }
+}

@@ -1,6 +1,6 @@
 //! Running machines: the seam between who runs them (virt-handler) and what happens inside (the guests).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -249,6 +249,8 @@ impl Console {
 #[derive(Debug)]
 pub struct Machine {
     plan: RwLock<Plan>,
+    /// The uids of the pods it ran in before.
+    left: RwLock<BTreeSet<String>>,
     state: watch::Sender<State>,
     agent: watch::Sender<Option<Agent>>,
     commands: mpsc::UnboundedSender<Command>,
@@ -264,6 +266,7 @@ impl Machine {
         let (commands, receiver) = mpsc::unbounded_channel();
         let machine = Self {
             plan: RwLock::new(plan),
+            left: RwLock::default(),
             state: watch::Sender::default(),
             agent: watch::Sender::default(),
             commands,
@@ -278,9 +281,21 @@ impl Machine {
         self.plan.read().clone()
     }
 
-    /// Changes what it is made of; for the guest that carries out a command.
+    /// Changes what it is made of; for the guest that carries out a command. Whoever follows the state is told.
     pub fn change_plan(&self, change: impl FnOnce(&mut Plan)) {
-        change(&mut self.plan.write());
+        let mut plan = self.plan.write();
+        let before = plan.pod.pod_uid.clone();
+        change(&mut plan);
+        if plan.pod.pod_uid != before {
+            self.left.write().insert(before);
+        }
+        drop(plan);
+        self.state.send_modify(|_| {});
+    }
+
+    /// Whether it ran in a pod, by uid, and has gone on elsewhere.
+    pub fn has_left(&self, pod: &str) -> bool {
+        self.left.read().contains(pod)
     }
 
     /// How it is, and will be.
@@ -324,12 +339,21 @@ impl Machine {
 #[derive(Debug, Default)]
 pub struct Machines {
     running: RwLock<HashMap<String, Arc<Machine>>>,
+    listeners: Mutex<Vec<mpsc::UnboundedSender<Arc<Machine>>>>,
 }
 
 impl Machines {
     /// Remembers a machine.
     pub fn add(&self, uid: &str, machine: Arc<Machine>) {
+        self.listeners.lock().retain(|listener| listener.send(Arc::clone(&machine)).is_ok());
         self.running.write().insert(uid.to_owned(), machine);
+    }
+
+    /// Each machine that is added from now on.
+    pub fn added(&self) -> mpsc::UnboundedReceiver<Arc<Machine>> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.listeners.lock().push(sender);
+        receiver
     }
 
     /// A machine.

@@ -4,7 +4,9 @@
 //! as the real ones do with kernels, switches and storage arrays.
 
 pub mod hosts;
+pub mod images;
 pub mod machine;
+pub mod transfers;
 pub mod volumes;
 
 use std::sync::Arc;
@@ -18,6 +20,10 @@ pub struct World {
     pub hosts: Arc<hosts::Hosts>,
     /// What is on the volumes.
     pub volumes: Arc<volumes::Volumes>,
+    /// What can be had from outside.
+    pub images: Arc<images::Images>,
+    /// Bytes on their way.
+    pub transfers: Arc<transfers::Transfers>,
     /// The running machines.
     pub machines: Arc<machine::Machines>,
     /// The network between them.
@@ -29,6 +35,13 @@ impl Default for World {
         let hosts = Arc::<hosts::Hosts>::default();
         // What is on a host without power or cable is not on the network.
         let fabric = Arc::new(Fabric::new(&hosts));
-        Self { hosts, volumes: Arc::default(), machines: Arc::default(), fabric }
+        Self {
+            hosts,
+            volumes: Arc::default(),
+            images: Arc::default(),
+            transfers: Arc::default(),
+            machines: Arc::default(),
+            fabric,
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -26,6 +27,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(cut_links_are_silent),
         scenario!(a_host_without_a_cable_is_silent).with(|_| {}),
         scenario!(two_networks_are_two_wires),
+        scenario!(a_pod_waits_for_the_network_it_wants),
         scenario!(programs_of_this_machine_reach_load_balancers).on_machine_time().with(|settings| {
             settings.sockets = true;
             settings.load_balancers = "127.71.0.0/16".parse().unwrap_or(settings.load_balancers);
@@ -46,7 +48,7 @@ async fn running(cx: &Cx, pod: Value) -> Result<(Source, IpAddr)> {
 }
 
 fn listen(cx: &Cx, pod: &Source, port: u16) -> UnboundedReceiver<Stream> {
-    let Source::Pod(uid) = pod else { panic!("only pods listen here") };
+    let uid = if let Source::Pod(uid) = pod { uid.as_str() } else { "" };
     fabric(cx).listen(uid, port)
 }
 
@@ -217,10 +219,34 @@ async fn cut_links_are_silent(cx: Cx) -> Result {
     fabric(&cx).cut(one.clone(), other.clone());
     let lost = fabric(&cx).connect(&client, address, 8080).await.err();
     let verdict = fabric(&cx).reach(&client, &server, 8080, Protocol::Tcp);
+    let name = |pod: &str| format!("pod/{}/{pod}", cx.namespace);
+    let question = json!({"from": name("client"), "to": name("web-1"), "port": 8080});
+    let asked = ask(&cx, "reach", &question).await;
     assert!(fabric(&cx).mend(one, other));
+    let asked = asked?;
+    assert_eq!((asked.flag("/allowed"), asked.text("/why")), (false, verdict.why.as_str()));
     assert_eq!(lost, Some(FabricError::TimedOut));
     assert!(!verdict.allowed && verdict.why.ends_with("is cut"), "{}", verdict.why);
+    talk(fabric(&cx).connect(&client, address, 8080).await?, &mut listener).await?;
+    // The same from outside, through the API.
+    let link = json!({"one": "everybody", "other": {"namespace": cx.namespace}});
+    ask(&cx, "cuts", &link).await?;
+    let path = format!("{LAB}/cuts");
+    let cut = cx.client.send(Method::GET, &path, None).await?;
+    let lost = fabric(&cx).connect(&client, address, 8080).await.err();
+    cx.client.send(Method::DELETE, &path, Some(("application/json", &link))).await?;
+    assert!(cut.list("/items").contains(&link), "{cut}");
+    assert_eq!(lost, Some(FabricError::TimedOut));
     talk(fabric(&cx).connect(&client, address, 8080).await?, &mut listener).await
+}
+
+/// Where the lab's own API is.
+const LAB: &str = "/apis/lab.trellis.dev/v1";
+
+/// Posts to the lab's own API.
+async fn ask(cx: &Cx, what: &str, body: &Value) -> Result<Value> {
+    let path = format!("{LAB}/{what}");
+    Ok(cx.client.send(Method::POST, &path, Some(("application/json", body))).await?)
 }
 
 async fn a_host_without_a_cable_is_silent(cx: Cx) -> Result {
@@ -266,9 +292,8 @@ async fn two_networks_are_two_wires(cx: Cx) -> Result {
         pod.set_annotation("k8s.v1.cni.cncf.io/networks", network);
         let (source, _) = running(&cx, pod).await?;
         let pod = cx.until(&POD, &cx.key(name), |_| true).await?;
-        // Once more gives the same.
-        let status = fabric(&cx).attach(&pod)?.ok_or("the pod wants a network")?;
-        let status: Value = serde_json::from_str(&status)?;
+        let status: Value = serde_json::from_str(pod.annotation("k8s.v1.cni.cncf.io/network-status"))?;
+        assert_eq!(status[0]["ips"], json!([pod.text("/status/podIP")]));
         assert_eq!(status[1]["name"], format!("{}/{network}", cx.namespace));
         sources.push((source, status.text("/1/ips/0").parse::<IpAddr>()?));
     }
@@ -285,6 +310,24 @@ async fn two_networks_are_two_wires(cx: Cx) -> Result {
     talk(fabric(&cx).connect(one, pod.text("/status/podIP").parse()?, 8080).await?, &mut other).await
 }
 
+async fn a_pod_waits_for_the_network_it_wants(cx: Cx) -> Result {
+    let mut pod = backend("wires", "one");
+    pod.set_annotation("k8s.v1.cni.cncf.io/networks", r#"[{"name": "late", "interface": "pod1"}]"#);
+    cx.create(&POD, pod).await?;
+    let event = cx.until_event("one", "FailedCreatePodSandBox").await?;
+    assert!(event.text("/message").contains("cannot find a network-attachment-definition (late)"), "{event}");
+    let pod = cx.until(&POD, &cx.key("one"), |_| true).await?;
+    assert_eq!((pod.text("/status/phase"), pod.text("/status/podIP")), ("Pending", ""));
+    let config =
+        json!({"type": "bridge", "bridge": "br1", "ipam": {"type": "host-local", "subnet": "10.9.0.0/24"}});
+    let late = json!({"metadata": {"name": "late"}, "spec": {"config": config.to_string()}});
+    cx.create(&NETWORK_ATTACHMENT, late).await?;
+    let pod = cx.until(&POD, &cx.key("one"), |pod| pod.condition_holds("Ready")).await?;
+    let status: Value = serde_json::from_str(pod.annotation("k8s.v1.cni.cncf.io/network-status"))?;
+    assert_eq!((status.text("/1/interface"), status.text("/1/ips/0")), ("pod1", "10.9.0.2"));
+    Ok(())
+}
+
 async fn programs_of_this_machine_reach_load_balancers(cx: Cx) -> Result {
     let (server, _) = running(&cx, backend("web", "web-1")).await?;
     let mut listener = listen(&cx, &server, 8080);
@@ -292,9 +335,8 @@ async fn programs_of_this_machine_reach_load_balancers(cx: Cx) -> Result {
     cx.create(&SERVICE, service("web", &spec)).await?;
     let given = |service: &Value| !service.text("/status/loadBalancer/ingress/0/ip").is_empty();
     let front = cx.until(&SERVICE, &cx.key("web"), given).await?;
-    let cluster: IpAddr = front.text("/spec/clusterIP").parse()?;
-    until_reached(&cx, &Source::Outside, cluster, 38_443).await?;
     let balancer: IpAddr = front.text("/status/loadBalancer/ingress/0/ip").parse()?;
+    until_reached(&cx, &Source::Outside, balancer, 38_443).await?;
     let node_port = front.number("/spec/ports/0/nodePort").and_then(|port| u16::try_from(port).ok());
     let doors = [(balancer, 38_443), ("127.0.0.1".parse()?, node_port.ok_or("no node port")?)];
     for door in doors {

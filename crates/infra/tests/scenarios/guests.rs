@@ -380,7 +380,7 @@ async fn a_guest_told_never_to_join_does_not(cx: Cx) -> Result {
 async fn a_guest_that_cannot_boot_crashes(cx: Cx) -> Result {
     let rule = json!({
         "name": "w7-fails", "stage": "guest.boot", "match": [["/metadata/name", "w7"]],
-        "effect": {"fail": "VFS: Unable to mount root fs"}, "times": 1,
+        "effect": {"fail": "VFS: Unable to mount root fs"}, "times": 1, "delay": {"min": 2, "max": 2},
     });
     cx.infra.context().stages.add(serde_json::from_value::<Rule>(rule)?);
     let vmi = machine(&cx, "w7", "#cloud-config\n").await?;

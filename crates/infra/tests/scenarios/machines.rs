@@ -131,15 +131,6 @@ pub(crate) fn assert_refused<T: std::fmt::Debug>(
     code: u16,
     words: &str,
 ) {
-    match outcome {
-        Err(failure) => {
-            assert!(
-                failure.code == code && failure.message.contains(words),
-                "refused with {} {:?}, not with {code} {words:?}",
-                failure.code,
-                failure.message
-            );
-        }
-        Ok(answer) => panic!("not refused but answered with {answer:?}; wanted {code} {words:?}"),
-    }
+    let refused = matches!(&outcome, Err(failure) if failure.code == code && failure.message.contains(words));
+    assert!(refused, "not refused with {code} {words:?}: {outcome:?}");
 }

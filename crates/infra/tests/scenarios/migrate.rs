@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trellis_infra::client::ApiError;
-use trellis_infra::kinds::{MIGRATION, NODE, POD, VM, VMI};
+use trellis_infra::kinds::{MIGRATION, NODE, POD, PVC, STORAGE_CLASS, VM, VMI};
 use trellis_infra::object::{Key, Object as _};
 
 use crate::context::{Cx, PATIENCE, Scenario};
@@ -17,6 +17,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(a_migration_goes_through_its_phases),
         scenario!(a_machine_is_migrated_by_its_own_api),
+        scenario!(volumes_go_with_their_machine),
         scenario!(a_migration_is_aborted_by_its_deletion),
         scenario!(a_copy_that_fails_leaves_the_machine_where_it_is),
         scenario!(without_a_fitting_host_a_migration_waits),
@@ -184,6 +185,44 @@ async fn a_machine_is_migrated_by_its_own_api(cx: Cx) -> Result {
     cx.until_moved("m", &from).await?;
     let migrations = cx.client.list(&MIGRATION, &cx.namespace).await?;
     assert!(migrations.len() == 1 && migrations[0].name().starts_with("kubevirt-migrate-vm-"));
+    Ok(())
+}
+
+async fn volumes_go_with_their_machine(cx: Cx) -> Result {
+    let vmi = cx.migratable(machine("m", "Always")).await?;
+    let from = vmi.text("/status/nodeName").to_owned();
+    let classes = cx.client.list(&STORAGE_CLASS, "").await?;
+    let shared = classes.iter().find(|class| {
+        class.text("/provisioner").starts_with("rbd.") && class.text("/volumeBindingMode") == "Immediate"
+    });
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteMany"], "volumeMode": "Block", "storageClassName": shared.map(trellis_infra::object::Object::name),
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    cx.create(&PVC, claim).await?;
+    let volume = json!({
+        "name": "more", "disk": {"disk": {"bus": "scsi"}},
+        "volumeSource": {"persistentVolumeClaim": {"claimName": "data"}},
+    });
+    cx.put("virtualmachines", "m", "addvolume", &volume).await?;
+    let more = |vmi: &Value| {
+        let found = vmi.list("/status/volumeStatus").iter().find(|one| one["name"] == "more");
+        found.cloned().unwrap_or_default()
+    };
+    let before = cx.until(&VMI, &cx.key("m"), |vmi| more(vmi)["phase"] == "Ready").await?;
+    let key = cx.migrate("m", json!({})).await?;
+    cx.until_phase(&key, "Succeeded").await?;
+    let moved = cx.until_moved("m", &from).await?;
+    let holder = moved.text("/status/migrationState/targetAttachmentPodUID").to_owned();
+    assert!(!holder.is_empty() && more(&before)["hotplugVolume"]["attachPodUID"] != holder.as_str());
+    let settled = cx
+        .until(&VMI, &cx.key("m"), |vmi| more(vmi)["hotplugVolume"]["attachPodUID"] == holder.as_str())
+        .await?;
+    assert_eq!(more(&settled)["phase"], "Ready");
+    assert!(cx.below(&settled)?.plan().disks.iter().any(|disk| disk.name == "more"));
     Ok(())
 }
 

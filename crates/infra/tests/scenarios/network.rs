@@ -20,6 +20,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(a_load_balancer_comes_and_goes),
         scenario!(a_service_without_the_type_gets_no_address),
         scenario!(an_assignment_that_fails_is_tried_again),
+        scenario!(a_service_waits_while_the_assignment_hangs),
         scenario!(an_empty_pool_makes_services_wait).with(|settings| {
             settings.load_balancers = "127.70.0.0/30".parse().unwrap_or(settings.load_balancers);
         }),
@@ -118,6 +119,27 @@ async fn an_assignment_that_fails_is_tried_again(cx: Cx) -> Result {
     Ok(())
 }
 
+async fn a_service_waits_while_the_assignment_hangs(cx: Cx) -> Result {
+    let rule: Rule = serde_json::from_value(json!({
+        "name": "hanging balancer", "stage": "loadbalancer.assign", "effect": "hang",
+        "match": [["/metadata/namespace", cx.namespace], ["/metadata/name", "web"]],
+    }))?;
+    let stages = &cx.infra.context().stages;
+    stages.add(rule);
+    cx.create(&SERVICE, service("web", &json!({"type": "LoadBalancer"}))).await?;
+    cx.until_event("web", "EnsuringLoadBalancer").await?;
+    // Others are served meanwhile.
+    cx.create(&SERVICE, service("other", &json!({"type": "LoadBalancer"}))).await?;
+    let other = cx.until(&SERVICE, &cx.key("other"), |service| !address(service).is_empty()).await?;
+    let waiting = cx.until(&SERVICE, &cx.key("web"), |service| service.has_finalizer(FINALIZER)).await?;
+    let early = address(&waiting).to_owned();
+    stages.remove("hanging balancer");
+    assert_eq!(early, "");
+    let late = cx.until(&SERVICE, &cx.key("web"), |service| !address(service).is_empty()).await?;
+    assert_ne!(address(&late), address(&other));
+    Ok(())
+}
+
 async fn an_empty_pool_makes_services_wait(cx: Cx) -> Result {
     for (name, wanted) in [("one", "127.70.0.1"), ("two", "127.70.0.2")] {
         let spec = json!({"type": "LoadBalancer", "loadBalancerIP": wanted});
@@ -191,10 +213,15 @@ async fn endpoints_follow_readiness(cx: Cx) -> Result {
     assert_eq!(slices[0].label("endpointslice.kubernetes.io/managed-by"), "endpointslice-controller.k8s.io");
     assert_eq!(slices[0].text("/metadata/ownerReferences/0/kind"), "Service");
     assert_eq!(slices[0].number("/ports/0/port"), Some(8080));
+    // A slice somebody deletes is made again.
+    cx.client.delete(&ENDPOINT_SLICE, &Key::of(&slices[0]), slices[0].uid()).await?;
+    cx.until_gone(&ENDPOINT_SLICE, &Key::of(&slices[0])).await?;
+    until_endpoints(&cx, "web", |endpoints| ready(endpoints) == [true]).await?;
     cx.client.delete(&POD, &cx.key("a"), "").await?;
     until_endpoints(&cx, "web", <[Value]>::is_empty).await?;
     // What is kept for a service goes with it.
-    let left = slices[0].name().to_owned();
+    let slices = cx.client.cache(&ENDPOINT_SLICE).find("service", &cx.key("web").to_string());
+    let left = slices.first().map(|slice| slice.name().to_owned()).unwrap_or_default();
     cx.client.delete(&SERVICE, &cx.key("web"), "").await?;
     cx.until_gone(&ENDPOINT_SLICE, &cx.key(&left)).await
 }

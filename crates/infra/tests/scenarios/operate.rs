@@ -33,6 +33,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(a_volume_comes_and_goes),
         scenario!(each_change_of_the_set_makes_a_new_pod),
         scenario!(a_volume_without_its_claim_waits),
+        scenario!(a_claim_that_waits_for_its_first_user_is_bound),
         scenario!(volumes_are_added_to_instances_of_their_own),
         scenario!(some_volumes_cannot_be_added),
         scenario!(a_volume_that_cannot_be_mounted_is_tried_again),
@@ -314,6 +315,11 @@ async fn ports_are_forwarded(cx: Cx) -> Result {
         // The guest has hung up.
         stream.until_end().await?;
     }
+    let mut datagrams = cx.infra.context().world.fabric.bind(&pod, 53);
+    let mut stream = cx.open(&cx.action(VMIS, "m", "portforward/53/udp")).await?;
+    stream.say(b"who is there").await?;
+    let heard = tokio::time::timeout(crate::context::PATIENCE, datagrams.recv()).await?;
+    assert_eq!(heard.map(|datagram| datagram.bytes), Some("who is there".into()));
     let refused = cx.open(&cx.action(VMIS, "m", "portforward/9")).await.err().map(|error| error.to_string());
     assert!(refused.is_some_and(|error| error.contains("500") && error.contains("dialing VM")));
     cx.create(&VM, machine("off", "Halted")).await?;
@@ -369,17 +375,17 @@ impl Cx {
             "metadata": {"name": name},
             "spec": {
                 "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
-                "storageClassName": self.immediate_class().await?,
+                "storageClassName": self.class("Immediate").await?,
             },
         });
         self.create(&PVC, claim).await
     }
 
-    /// A class of storage that binds claims at once.
-    async fn immediate_class(&self) -> Result<String> {
+    /// A class of storage that binds claims at once, or not.
+    async fn class(&self, mode: &str) -> Result<String> {
         let classes = self.client.list(&trellis_infra::kinds::STORAGE_CLASS, "").await?;
-        let class = classes.iter().find(|class| class.text("/volumeBindingMode") == "Immediate");
-        Ok(class.ok_or("no class binds at once")?.name().to_owned())
+        let class = classes.iter().find(|class| class.text("/volumeBindingMode") == mode);
+        Ok(class.ok_or("no class binds so")?.name().to_owned())
     }
 
     /// The pods that hold volumes for an instance.
@@ -470,6 +476,35 @@ async fn a_volume_without_its_claim_waits(cx: Cx) -> Result {
     assert!(!cx.below(&vmi)?.plan().disks.iter().any(|disk| disk.name == "more"));
     cx.claim("later").await?;
     cx.until(&VMI, &cx.key("m"), |vmi| status(vmi, "more")["phase"] == "Ready").await?;
+    Ok(())
+}
+
+async fn a_claim_that_waits_for_its_first_user_is_bound(cx: Cx) -> Result {
+    let vmi = cx.running(machine("m", "Always")).await?;
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": cx.class("WaitForFirstConsumer").await?,
+        },
+    });
+    cx.create(&PVC, claim).await?;
+    let cache = cx.client.cache(&POD);
+    let mut changes = cache.changes();
+    cx.put(VMS, "m", "addvolume", &volume("more", "data", "")).await?;
+    cx.until(&VMI, &cx.key("m"), |vmi| status(vmi, "more")["phase"] == "Ready").await?;
+    assert!(cx.below(&vmi)?.plan().disks.iter().any(|disk| disk.name == "more"));
+    // A pod that did nothing but use the claim has come and gone.
+    let is_trigger = |pod: &Value| pod.annotation("kubevirt.io/ephemeral-provisioning") == "true";
+    let (mut came, mut went) = (false, false);
+    while !went {
+        let change =
+            tokio::time::timeout(crate::context::PATIENCE, changes.recv()).await?.ok_or("no changes")?;
+        if is_trigger(change.object()) && change.object().namespace() == cx.namespace {
+            came |= change.after.is_some();
+            went = came && change.after.is_none();
+        }
+    }
     Ok(())
 }
 

@@ -163,8 +163,10 @@ impl Real {
         let target =
             RealCluster::start_with(self.directory.path(), &parts::find()?, MORE_CONTROLLERS).await?;
         let config = kube::config::Kubeconfig::read_from(&target.kubeconfig)?;
-        let config =
+        let mut config =
             kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;
+        // What is refused for now, such as an eviction, is to be seen as such.
+        config.default_retry = false;
         let kube = kube::Client::try_from(config)?;
         let settings = Settings { seed: 1, manager: Manager::Outside, ..Settings::default() };
         let mut infra = Infra::new(kube.clone(), settings, Programs::default());

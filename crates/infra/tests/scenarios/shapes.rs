@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use trellis_infra::kinds::{
-    CLUSTER_INSTANCETYPE, CLUSTER_PREFERENCE, CONTROLLER_REVISION, INSTANCETYPE, POOL, PREFERENCE, PVC, VM,
-    VMI, VMI_REPLICA_SET,
+    CLUSTER_INSTANCETYPE, CLUSTER_PREFERENCE, CONTROLLER_REVISION, INSTANCETYPE, KUBEVIRT, POOL, PREFERENCE,
+    PVC, VM, VMI, VMI_REPLICA_SET,
 };
 use trellis_infra::kubevirt::shapes;
 use trellis_infra::object::{Key, Object as _};
@@ -21,6 +21,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(a_shape_is_found_out_from_a_volume),
         scenario!(requirements_are_kept),
         scenario!(a_shape_may_be_written_out),
+        scenario!(a_started_machine_has_its_shape),
+        scenario!(a_machine_without_memory_fails_to_start),
         scenario!(a_replica_set_keeps_its_number),
         scenario!(a_pool_names_and_updates_its_machines),
         scenario!(a_paused_pool_rests),
@@ -204,14 +206,70 @@ async fn requirements_are_kept(cx: Cx) -> Result {
 
 async fn a_shape_may_be_written_out(cx: Cx) -> Result {
     cx.create(&INSTANCETYPE, instancetype("mine", 2, "2Gi")).await?;
-    let vm = cx.create(&VM, shaped("a", "mine")).await?;
-    // The pure part of the policies that rewrite machines.
-    let shape = shapes::shape(cx.infra.context(), &vm).await?;
-    let written =
-        shapes::written_out(&trellis_infra::kubevirt::admission::config::Config::default(), &shape, &vm)?;
-    assert!(written["spec"]["instancetype"].is_null());
-    let written = cx.client.replace(&VM, &written).await?;
-    assert_eq!(written.number("/spec/template/spec/domain/cpu/sockets"), Some(2));
+    cx.create(&VM, shaped("kept", "mine")).await?;
+    let used = |vm: &Value| !vm.text("/status/instancetypeRef/controllerRevisionRef/name").is_empty();
+    let kept = cx.until(&VM, &cx.key("kept"), used).await?;
+    // The policy is the cluster's: whatever comes of this, it is put back.
+    policy(&cx, json!({"referencePolicy": "expand"})).await?;
+    let outcome = written_out(&cx, &kept).await;
+    policy(&cx, Value::Null).await?;
+    outcome
+}
+
+/// Sets how the cluster deals with references to shapes.
+async fn policy(cx: &Cx, policy: Value) -> Result {
+    let key = Key::new("kubevirt", "kubevirt");
+    let patch = json!({"spec": {"configuration": {"instancetype": policy}}});
+    cx.client.merge(&KUBEVIRT, &key, &patch).await?;
+    cx.until(&KUBEVIRT, &key, |found| *found.at("/spec/configuration/instancetype") == policy).await?;
+    Ok(())
+}
+
+async fn written_out(cx: &Cx, kept: &Value) -> Result {
+    cx.create(&VM, shaped("a", "mine")).await?;
+    let vm = cx.until(&VM, &cx.key("a"), |vm| vm["spec"]["instancetype"].is_null()).await?;
+    assert_eq!(vm.number("/spec/template/spec/domain/cpu/sockets"), Some(2));
+    assert_eq!(vm.text("/spec/template/spec/domain/memory/guest"), "2Gi");
+    assert!(vm["status"]["instancetypeRef"].is_null());
+    // A machine that has a revision keeps it.
+    shapes::ensure_revisions(cx.infra.context(), kept).await?;
+    let kept = cx.client.get(&VM, &cx.key("kept")).await?.unwrap_or_default();
+    assert_eq!(kept.text("/spec/instancetype/name"), "mine");
+    Ok(())
+}
+
+async fn a_started_machine_has_its_shape(cx: Cx) -> Result {
+    cx.create(&INSTANCETYPE, instancetype("mine", 2, "2Gi")).await?;
+    let mut vm = shaped("a", "mine");
+    vm.set("/spec/runStrategy", "Always".into());
+    vm.set("/spec/preference", json!({"name": "ubuntu"}));
+    cx.create(&VM, vm).await?;
+    let vmi = cx.until(&VMI, &cx.key("a"), |_| true).await?;
+    assert_eq!(vmi.annotation("kubevirt.io/instancetype-name"), "mine");
+    assert_eq!(vmi.annotation("kubevirt.io/cluster-preference-name"), "ubuntu");
+    assert_eq!(vmi.number("/spec/domain/cpu/sockets"), Some(2));
+    assert_eq!(vmi.text("/spec/domain/memory/guest"), "2Gi");
+    assert_eq!(vmi.text("/spec/domain/devices/disks/0/disk/bus"), "virtio");
+    let vm = cx.until(&VM, &cx.key("a"), |vm| vm["status"]["preferenceRef"].is_object()).await?;
+    assert!(vm.text("/status/preferenceRef/controllerRevisionRef/name").starts_with("a-ubuntu-v1beta1-"));
+    assert!(vm.at("/spec/template/spec/domain/cpu").is_null(), "the machine itself is not rewritten");
+    Ok(())
+}
+
+async fn a_machine_without_memory_fails_to_start(cx: Cx) -> Result {
+    // A machine may lack memory; an instance may not.
+    let mut vm = machine("a");
+    vm.unset("/spec/template/spec/domain/memory");
+    vm.set("/spec/runStrategy", "Always".into());
+    cx.create(&VM, vm).await?;
+    let vm = cx.until(&VM, &cx.key("a"), |vm| vm.condition_holds("Failure")).await?;
+    assert_eq!(vm.condition("Failure")["reason"], "FailedCreate");
+    assert!(vm.condition("Failure").text("/message").contains("no memory requested"), "{vm}");
+    cx.until_event("a", "FailedCreate").await?;
+    assert!(cx.client.get(&VMI, &cx.key("a")).await?.is_none());
+    let memory = json!({"spec": {"template": {"spec": {"domain": {"memory": {"guest": "1Gi"}}}}}});
+    cx.client.merge(&VM, &cx.key("a"), &memory).await?;
+    cx.until(&VMI, &cx.key("a"), |_| true).await?;
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use crate::context::Cx;
 use crate::support::Result;
 
 /// How long a stream may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A stream and what it said so far.
 pub(crate) struct Stream {

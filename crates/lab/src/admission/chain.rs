@@ -87,21 +87,27 @@ impl Admission {
     /// validated.
     pub(crate) async fn mutate(&self, review: &mut Review<'_>) -> Result<Warnings, Status> {
         let mut warnings = Warnings::new();
+        self.mutate_built_in(review).await?;
+        if self.mutating_webhooks().is_empty() && !self.policies.any_mutating(self.reader()) {
+            return Ok(warnings);
+        }
         let managed =
             review.object.as_ref().and_then(|object| object["metadata"].get("managedFields").cloned());
         let mut invoked = Invoked::default();
         let mut applied = policies::mutating::Applied::default();
-        let changed = self.mutate_once(review, &mut invoked, &mut applied, false, &mut warnings).await?;
+        let changed = self.mutate_outside(review, &mut invoked, &mut applied, false, &mut warnings).await?;
         if changed {
             // Somebody from outside changed the object: the built-in rules apply to the result as well, and those
             // who asked for it are called again.
-            self.mutate_once(review, &mut invoked, &mut applied, true, &mut warnings).await?;
+            self.mutate_built_in(review).await?;
+            self.mutate_outside(review, &mut invoked, &mut applied, true, &mut warnings).await?;
             restore_managed(review, managed, &mut warnings);
         }
         Ok(warnings)
     }
 
-    async fn mutate_once(
+    /// Lets those change the object who were registered through the API; says whether somebody did.
+    async fn mutate_outside(
         &self,
         review: &mut Review<'_>,
         invoked: &mut Invoked,
@@ -109,7 +115,6 @@ impl Admission {
         again: bool,
         warnings: &mut Warnings,
     ) -> Result<bool, Status> {
-        self.mutate_built_in(review).await?;
         let mut changed = policies::mutating::mutate(self, review, applied, again)?;
         changed |= webhooks::mutate(self, review, invoked, again, warnings).await?;
         Ok(changed)

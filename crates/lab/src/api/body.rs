@@ -62,11 +62,11 @@ fn is_empty_there(body: &[u8], media: Media, place: &str) -> bool {
             after.iter().filter(|byte| !matches!(byte, b'"' | b'\'' | b':' | b' ' | b'\t' | b'\r' | b'\n'));
         matches!((rest.next(), rest.next()), (Some(b'['), Some(b']')) | (Some(b'{'), Some(b'}')))
     };
-    // Hardly any body has such a thing, and all others are not read twice.
-    let suspicious = body
-        .windows(name.len())
-        .enumerate()
-        .any(|(start, word)| word == name && is_empty(&body[start + name.len()..]));
+    // Hardly any body has such a thing, and all others are not read twice. Only where the first letter fits the
+    // word is looked at.
+    let suspicious = body.windows(name.len()).enumerate().any(|(start, word)| {
+        word.first() == name.first() && word == name && is_empty(&body[start + name.len()..])
+    });
     let parse = match media {
         Media::Json => decode::parse_json,
         Media::Yaml => decode::parse_yaml,

@@ -120,9 +120,11 @@ impl Creation<'_> {
         identity::dedup_owners(call, &mut object, true);
         let generates = object["metadata"]["name"].as_str().unwrap_or_default().is_empty()
             && !object["metadata"]["generateName"].as_str().unwrap_or_default().is_empty();
-        let attempts = if generates { NAME_ATTEMPTS } else { 1 };
+        if !generates {
+            return self.attempt(&attributes, object, charged).await;
+        }
         let mut refused = Status::internal("no name was tried");
-        for _ in 0..attempts {
+        for _ in 0..NAME_ATTEMPTS {
             match self.attempt(&attributes, object.clone(), charged).await {
                 Err(status) if status.reason == "AlreadyExists" => refused = status,
                 outcome => return outcome,
@@ -159,10 +161,10 @@ impl Creation<'_> {
             may_create(server, call)?;
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let mut attributes = attributes.clone();
-        attributes.name.clone_from(&name);
+        let generated =
+            (attributes.name != name).then(|| Attributes { name: name.clone(), ..attributes.clone() });
         let mut review = Review {
-            attributes: &attributes,
+            attributes: generated.as_ref().unwrap_or(attributes),
             kind: &served.kind,
             operation: Operation::Create,
             dry_run: options.dry_run,

@@ -1,6 +1,7 @@
 //! The way of a request: who asks, may they, what goes wrong on purpose, and the answer.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use futures::FutureExt as _;
 use http::header::{HeaderName, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::upgrade::OnUpgrade;
@@ -129,13 +130,15 @@ where
     let mut reply = outcome.unwrap_or_else(|status| Reply::failure(&status, output));
     reply.warn(&call.warnings.lock());
     if matches!(reply.code, 401 | 403) {
-        reply.headers.insert(X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
+        reply.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     }
     // Only who is known is given a place in a queue.
     if !call.attributes.user.name.is_empty() {
         server.flows.tell(&server.store, &call.attributes, &mut reply.headers);
     }
-    if let Ok(id) = server.new_uid().parse() {
+    if let Ok(mut id) = HeaderValue::try_from(server.new_uid()) {
+        // No answer has the same one again, so that compression of headers has nothing to remember.
+        id.set_sensitive(true);
         reply.headers.insert(HeaderName::from_static("audit-id"), id);
     }
     if head_only {
@@ -213,7 +216,7 @@ where
     } else {
         call.body = read_whole(arrived.body).await?;
         let body = call.body.clone();
-        let work = Box::pin(async {
+        let work = pin!(async {
             if call.attributes.is_resource() {
                 api::dispatch(server, call).await
             } else {

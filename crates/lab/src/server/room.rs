@@ -14,7 +14,7 @@ const LEFT: usize = 8 << 20;
 const MORE: usize = 16 << 20;
 
 /// Does what a request asks for, with the room its body and what is stored may need.
-pub(super) async fn with_room<F: Future>(server: &Server, body: &[u8], mut work: Pin<Box<F>>) -> F::Output {
+pub(super) async fn with_room<F: Future>(server: &Server, body: &[u8], mut work: Pin<&mut F>) -> F::Output {
     let deep = may_be_deep(body);
     std::future::poll_fn(move |context| {
         if deep || server.store().holds_deep() {

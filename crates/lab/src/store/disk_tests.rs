@@ -176,11 +176,11 @@ fn what_is_queued_is_written_before_the_store_is_gone() {
 #[test]
 fn names_nobody_gave_are_damage() {
     let disk = Disk::default();
-    for place in [&b"configmaps"[..], b"\xff\0a\0b\0c"] {
+    for row in [&b"configmaps"[..], b"\0configmaps\0ns\0a", b"\xff\0a\0b\0c\0{}"] {
         let database = Database::builder().create_with_backend(disk.clone()).unwrap();
-        let table = redb::TableDefinition::<&[u8], &[u8]>::new("objects");
+        let table = redb::TableDefinition::<u64, &[u8]>::new("objects");
         let transaction = database.begin_write().unwrap();
-        transaction.open_table(table).unwrap().insert(place, &b"{}"[..]).unwrap();
+        transaction.open_table(table).unwrap().insert(1, row).unwrap();
         transaction.commit().unwrap();
         drop(database);
         assert!(matches!(disk.open(), Err(StoreError::Misplaced(_))));

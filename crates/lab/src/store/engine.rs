@@ -2,6 +2,9 @@
 //!
 //! While one batch is on its way to the disk the next one gathers, so the number of commits adapts to the disk
 //! and the number of writers: one writer has a commit of its own, a thousand share one.
+//!
+//! Objects are kept by their version. What is created has the greatest one, so the objects of a batch are written
+//! side by side, wherever their names would put them, and a commit is a few pages.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +18,12 @@ use super::{Change, EventKind, Key, Told};
 use crate::auth::open_private_file;
 use crate::names::GroupResource;
 
-/// Objects by resource, namespace and name.
-const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
+/// Objects by version, each after its resource, namespace and name.
+const OBJECTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("objects");
 /// Numbers of the store itself.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// The version of the newest write: kept apart, since the object it belonged to may be gone.
-const VERSION: &str = "version";
+/// The version of the newest removal. That of any other newest write is there with its object.
+const REMOVED: &str = "removed";
 /// The pages the engine keeps in memory. Objects are all in memory anyway, so it needs few.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -46,9 +49,9 @@ pub enum StoreError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// Something in the store is under a name we never give.
-    #[error("the store is damaged: {0:?} is no name of an object")]
-    Misplaced(String),
+    /// Something in the store has a name we never give.
+    #[error("the store is damaged: what has version {0} has no name of an object")]
+    Misplaced(u64),
     /// The thread that writes cannot be started.
     #[error("cannot start the thread that writes the store: {0}")]
     Thread(std::io::Error),
@@ -85,11 +88,16 @@ struct Queue {
     closed: bool,
 }
 
-/// A place, and what is there.
-type Row = (Vec<u8>, Vec<u8>);
-
 /// What a store holds when it is opened.
-type Stored = Vec<(GroupResource, Key, Vec<u8>)>;
+type Stored = Vec<Row>;
+
+/// An object as it was read.
+pub(super) struct Row {
+    pub(super) version: u64,
+    pub(super) of: GroupResource,
+    pub(super) key: Key,
+    pub(super) body: Vec<u8>,
+}
 
 /// A disk, the newest version on it, and all objects.
 pub(super) type Opened = (Committer, u64, Stored);
@@ -114,10 +122,9 @@ impl Committer {
     pub(super) fn over(database: Database) -> Result<Opened, StoreError> {
         let (version, rows) = read_all(&database).map_err(|error| StoreError::Read(Box::new(error)))?;
         let mut stored = Vec::with_capacity(rows.len());
-        for (at, body) in rows {
-            let (of, key) = read_place(&at)
-                .ok_or_else(|| StoreError::Misplaced(String::from_utf8_lossy(&at).into_owned()))?;
-            stored.push((of, key, body));
+        for (version, row) in rows {
+            let (of, key, body) = read_row(&row).ok_or(StoreError::Misplaced(version))?;
+            stored.push(Row { version, of, key, body: body.to_vec() });
         }
         let shared = Shared { database, queue: Mutex::default(), filled: Condvar::new() };
         Ok((Self { shared: Arc::new(shared), thread: None }, version, stored))
@@ -197,28 +204,29 @@ fn commit(database: &Database, batch: &[Entry]) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
         let mut objects = transaction.open_table(OBJECTS)?;
-        for entry in batch {
-            let at = place(&entry.change.of, &entry.key);
-            match entry.change.event.kind {
-                EventKind::Deleted => drop(objects.remove(at.as_slice())?),
-                EventKind::Added | EventKind::Modified => {
-                    objects.insert(at.as_slice(), entry.change.event.record.body.as_ref())?;
-                }
+        let mut row = Vec::new();
+        for Entry { change, key, .. } in batch {
+            if let Some(before) = &change.event.before {
+                objects.remove(before.version)?;
+            }
+            if change.event.kind != EventKind::Deleted {
+                write_row(&mut row, &change.of, key, &change.event.record.body);
+                objects.insert(change.event.record.version, row.as_slice())?;
             }
         }
-        if let Some(last) = batch.last() {
-            transaction.open_table(NUMBERS)?.insert(VERSION, last.change.event.record.version)?;
+        if let Some(last) = batch.last().filter(|last| last.change.event.kind == EventKind::Deleted) {
+            transaction.open_table(NUMBERS)?.insert(REMOVED, last.change.event.record.version)?;
         }
     }
     transaction.commit()?;
     Ok(())
 }
 
-/// The newest version, and all places with what is there.
-fn read_all(database: &Database) -> Result<(u64, Vec<Row>), redb::Error> {
+/// The newest version, and all rows by their versions.
+fn read_all(database: &Database) -> Result<(u64, Vec<(u64, Vec<u8>)>), redb::Error> {
     // Opening the tables for writing creates them in a new file.
     let transaction = database.begin_write()?;
-    let version = transaction.open_table(NUMBERS)?.get(VERSION)?.map_or(0, |number| number.value());
+    let removed = transaction.open_table(NUMBERS)?.get(REMOVED)?.map_or(0, |number| number.value());
     drop(transaction.open_table(OBJECTS)?);
     transaction.commit()?;
 
@@ -226,19 +234,27 @@ fn read_all(database: &Database) -> Result<(u64, Vec<Row>), redb::Error> {
     let objects = transaction.open_table(OBJECTS)?;
     let mut stored = Vec::new();
     for item in objects.iter()? {
-        let (at, body) = item?;
-        stored.push((at.value().to_vec(), body.value().to_vec()));
+        let (version, row) = item?;
+        stored.push((version.value(), row.value().to_vec()));
     }
-    Ok((version, stored))
+    let newest = stored.last().map_or(removed, |(version, _)| removed.max(*version));
+    Ok((newest, stored))
 }
 
-/// The place of an object in the engine: its names, separated by bytes that no name contains.
-fn place(of: &GroupResource, key: &Key) -> Vec<u8> {
-    [of.group.as_str(), &of.resource, &key.namespace, &key.name].join("\0").into_bytes()
+/// Makes the row of an object: its names, each ended by a byte that no name contains, and the object.
+fn write_row(row: &mut Vec<u8>, of: &GroupResource, key: &Key, body: &[u8]) {
+    row.clear();
+    for name in [&of.group, &of.resource, &key.namespace, &key.name] {
+        row.extend_from_slice(name.as_bytes());
+        row.push(0);
+    }
+    row.extend_from_slice(body);
 }
 
-fn read_place(place: &[u8]) -> Option<(GroupResource, Key)> {
-    let mut names = std::str::from_utf8(place).ok()?.splitn(4, '\0');
-    let of = GroupResource::new(names.next()?, names.next()?);
-    Some((of, Key::new(names.next()?, names.next()?)))
+fn read_row(row: &[u8]) -> Option<(GroupResource, Key, &[u8])> {
+    let mut parts = row.splitn(5, |byte| *byte == 0);
+    let mut name = || std::str::from_utf8(parts.next()?).ok();
+    let of = GroupResource::new(name()?, name()?);
+    let key = Key::new(name()?, name()?);
+    Some((of, key, parts.next()?))
 }

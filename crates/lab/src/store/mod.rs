@@ -35,7 +35,7 @@ pub(crate) use record::{DEEP, Draft, leaves_gaps};
 pub use record::{Index, Key, Owner, Record};
 
 use compaction::Compactions;
-use engine::{Committer, Entry, Opened};
+use engine::{Committer, Entry, Opened, Row};
 use history::History;
 use news::{News, Safety};
 use objects::{Objects, Owned, Undone};
@@ -169,13 +169,12 @@ impl Store {
     ) -> Result<Arc<Self>, StoreError> {
         let mut deep = false;
         let mut state = State { version, origin: version, ..State::default() };
-        for (of, key, body) in stored {
+        for Row { version, of, key, body } in stored {
             let object = decode::parse_stored(&body)
                 .map_err(|source| StoreError::Damaged { what: format!("{of} {key:?}"), source })?;
             deep |= decode::is_deeper_than(&object, DEEP);
             let index = Index::of(&object, fields_of(&of, &object));
-            let at = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-            let record = Record::stored(at.unwrap_or(version), key, &object, body.into(), index);
+            let record = Record::stored(version, key, &object, body.into(), index);
             state.insert(&of, &Arc::new(record));
         }
         let told = Arc::new(Told::beginning_at(version));

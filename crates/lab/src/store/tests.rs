@@ -157,6 +157,26 @@ async fn what_was_settled_is_there_after_reopening() {
 }
 
 #[test]
+fn an_object_is_there_once_after_reopening_however_often_it_was_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let open = || Store::open(&path, clock::system(), Retention::default(), |_, _| Vec::new()).unwrap();
+    let store = open();
+    let first = put(&store, "a", "1", Expect::Absent).unwrap();
+    let second = put(&store, "a", "2", Expect::Version(first)).unwrap();
+    drop(store);
+    let store = open();
+    assert_eq!(store.get(&maps(), &Key::new("ns", "a")).unwrap().version, second);
+    assert_eq!(store.version(), second);
+    // A version read from the disk is the one by which the object is found there again.
+    let third = put(&store, "a", "3", Expect::Version(second)).unwrap();
+    drop(store);
+    let store = open();
+    assert_eq!(store.get(&maps(), &Key::new("ns", "a")).unwrap().version, third);
+    assert_eq!((store.count(&maps()), store.version()), (1, third));
+}
+
+#[test]
 fn the_past_ends_at_the_compaction_before_the_last() {
     let store = Store::in_memory(clock::system(), Retention::default());
     put(&store, "a", "1", Expect::Absent).unwrap();

@@ -11,9 +11,6 @@ use crate::controller::{Looked, Next};
 use crate::kinds::POD;
 use crate::object::{Key, Object as _};
 
-/// How often a machine that is to end is looked at.
-const POLL: Duration = Duration::from_secs(1);
-
 impl Kubelet {
     /// Stops the containers of a pod that is deleted, and removes it once they have.
     pub(super) async fn stop(&self, pod: &Value) -> Looked {
@@ -55,7 +52,7 @@ impl Kubelet {
         if let Some(machine) = self.machine_in(pod)
             && !machine.state().borrow().is_over()
         {
-            return Err(left.min(POLL));
+            return Err(left);
         }
         match self.timers.passing(&self.context.stages, "pod.stop", pod, 0) {
             Passing::Wait(wait) => Err(wait.min(left)),

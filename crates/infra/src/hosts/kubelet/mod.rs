@@ -5,6 +5,9 @@
 
 mod addresses;
 mod end;
+mod images;
+mod networks;
+mod pokes;
 mod run;
 mod start;
 mod status;
@@ -17,22 +20,27 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use addresses::Addresses;
+use images::Images;
 use timers::Timers;
 
 use crate::client::{Client, Identity, Result};
 use crate::context::{Context, Tasks};
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
-use crate::kinds::{NODE, POD, PVC};
+use crate::kinds::{CSI_DRIVER, NODE, POD, PV, PVC, VOLUME_ATTACHMENT};
 use crate::network::fabric::Port;
 use crate::object::{Key, Object as _};
 use crate::world::machine::Machine;
 
 /// Starts the kubelets.
 pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
-    tasks.control(Kubelet::new(context));
+    let (sender, pokes) = mpsc::unbounded_channel();
+    tasks.spawn(pokes::of_machines(context.clone(), sender.clone()));
+    tasks.spawn(pokes::of_hosts(context.clone(), sender));
+    tasks.control(Kubelet::new(context, pokes));
 }
 
 /// What a kubelet holds for a pod.
@@ -54,10 +62,12 @@ pub(crate) struct Kubelet {
     timers: Timers,
     addresses: Addresses,
     held: Mutex<HashMap<Key, Held>>,
+    images: Images,
+    pokes: Mutex<Option<mpsc::UnboundedReceiver<Key>>>,
 }
 
 impl Kubelet {
-    fn new(context: &Context) -> Self {
+    fn new(context: &Context, pokes: mpsc::UnboundedReceiver<Key>) -> Self {
         Self {
             context: context.clone(),
             client: context.client(Identity::KUBELET),
@@ -65,6 +75,8 @@ impl Kubelet {
             timers: Timers::default(),
             addresses: Addresses::default(),
             held: Mutex::default(),
+            images: Images::default(),
+            pokes: Mutex::new(Some(pokes)),
         }
     }
 
@@ -111,6 +123,7 @@ impl Kubelet {
             self.addresses.keep(pod.text("/spec/nodeName"), *address, pod.uid());
         }
         self.plug(pod, addresses);
+        networks::plug_again(&self.context.world.fabric, pod);
     }
 
     fn plug(&self, pod: &Value, addresses: Vec<IpAddr>) {
@@ -163,7 +176,16 @@ impl Controller for Kubelet {
     fn watches(&self) -> Vec<Watch> {
         let pods = self.client.cache(&POD);
         let with_claim = Arc::clone(&pods);
+        let on_node = Arc::clone(&pods);
         vec![
+            Watch::mapped(&self.client.cache(&VOLUME_ATTACHMENT), move |change| {
+                let there = on_node.find("node", change.object().text("/spec/nodeName"));
+                let waits = |pod: &&Arc<Value>| pod.text("/status/phase") == "Pending";
+                there.iter().filter(waits).map(|pod| Key::of(pod)).collect()
+            }),
+            // Only to be known, before anything is decided.
+            Watch::mapped(&self.client.cache(&CSI_DRIVER), |_| Vec::new()),
+            Watch::mapped(&self.client.cache(&PV), |_| Vec::new()),
             Watch::mapped(&pods, |change| {
                 let bound = !change.object().text("/spec/nodeName").is_empty();
                 if bound { vec![change.key()] } else { Vec::new() }
@@ -172,6 +194,10 @@ impl Controller for Kubelet {
                 with_claim.find("claim", &change.key().to_string()).iter().map(|pod| Key::of(pod)).collect()
             }),
         ]
+    }
+
+    fn pokes(&self) -> Option<mpsc::UnboundedReceiver<Key>> {
+        self.pokes.lock().take()
     }
 
     async fn look(&self, key: &Key) -> Looked {

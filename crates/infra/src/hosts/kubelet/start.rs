@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use super::images::Pull;
 use super::status::{self, INIT, MAIN};
 use super::timers::Passing;
 use super::{Kubelet, volumes};
@@ -40,6 +41,10 @@ impl Kubelet {
             self.recorder.warning(&POD, pod, "FailedMount", &message).await;
             return Ok(Next::After(self.wait_again("volumes", pod)));
         }
+        if !volumes::are_attached(&self.context, &self.client, pod) {
+            // Whoever attaches them says why it takes long; the attachment brings the pod back here.
+            return Ok(Next::After(self.wait_again("attachments", pod)));
+        }
         match self.timers.passing(&self.context.stages, "pod.start", pod, 0) {
             Passing::Wait(left) => return Ok(Next::After(left)),
             Passing::Failed(message) => {
@@ -53,17 +58,24 @@ impl Kubelet {
                 .await;
             return Ok(Next::After(self.wait_again("sandbox", pod)));
         };
+        if !pod.flag("/spec/hostNetwork") {
+            self.plug(pod, addresses.clone());
+        }
+        let pod = match self.attach(pod).await? {
+            Ok(pod) => pod,
+            Err(why) => {
+                self.no_sandbox(pod, &why).await;
+                return Ok(Next::After(self.wait_again("sandbox", pod)));
+            }
+        };
         let mut new = pod.clone();
         new.set("/status/podIP", addresses.first().map(ToString::to_string).unwrap_or_default().into());
         new.set("/status/podIPs", addresses.iter().map(|one| json!({"ip": one.to_string()})).collect());
-        if !pod.flag("/spec/hostNetwork") {
-            self.plug(pod, addresses);
-        }
         if pod.list(INIT.0).is_empty() {
-            return self.start_containers(pod, new).await;
+            return self.start_containers(&pod, new).await;
         }
         status::judge(&mut new, &self.now());
-        self.say(pod, &new).await?;
+        self.say(&pod, &new).await?;
         Ok(Next::Done)
     }
 
@@ -88,7 +100,7 @@ impl Kubelet {
     }
 
     /// The addresses of a pod, given to it now if it has none.
-    fn addresses_of(&self, pod: &Value) -> Option<Vec<IpAddr>> {
+    pub(super) fn addresses_of(&self, pod: &Value) -> Option<Vec<IpAddr>> {
         let name = pod.text("/spec/nodeName");
         if pod.flag("/spec/hostNetwork") {
             return Some(self.host_address(name).parse().ok().into_iter().collect());
@@ -125,6 +137,13 @@ impl Kubelet {
                     continue;
                 }
                 return self.finish_init(pod, container, index).await;
+            }
+            match self.pull(pod, container).await {
+                Pull::There => {}
+                Pull::Wait(left) => return Ok(Next::After(left)),
+                Pull::Failed { why, again } => {
+                    return self.no_image(pod, pod.clone(), INIT, &why, again).await;
+                }
             }
             self.tell_started(pod, container).await;
             let mut new = pod.clone();
@@ -163,8 +182,20 @@ impl Kubelet {
     async fn start_containers(&self, pod: &Value, mut new: Value) -> Looked {
         let now = self.now();
         for container in pod.list(MAIN.0) {
+            match self.pull(pod, container).await {
+                Pull::There => {}
+                Pull::Wait(left) => {
+                    status::judge(&mut new, &now);
+                    self.say(pod, &new).await?;
+                    return Ok(Next::After(left));
+                }
+                Pull::Failed { why, again } => return self.no_image(pod, new, MAIN, &why, again).await,
+            }
+        }
+        for container in pod.list(MAIN.0) {
             self.tell_started(pod, container).await;
-            let entry = status::entry(pod, container, &status::running(&now), 0);
+            let mut entry = status::entry(pod, container, &status::running(&now), 0);
+            entry["ready"] = (!container["readinessProbe"].is_object()).into();
             status::put_status(&mut new, MAIN.1, entry);
         }
         new.set("/status/phase", "Running".into());
@@ -173,11 +204,45 @@ impl Kubelet {
         Ok(Next::Done)
     }
 
+    /// Says that an image cannot be had: first that it failed, then that it will be tried again.
+    async fn no_image(
+        &self,
+        pod: &Value,
+        mut new: Value,
+        (containers, statuses): (&str, &str),
+        why: &str,
+        again: Duration,
+    ) -> Looked {
+        let waits = |pod: &Value| pod.text(&format!("{statuses}/0/state/waiting/reason")).to_owned();
+        let tried = matches!(waits(pod).as_str(), "ErrImagePull" | "ImagePullBackOff");
+        for container in pod.list(containers) {
+            let image = container.text("/image");
+            let state = if tried {
+                let message = format!("Back-off pulling image \"{image}\": ErrImagePull: {why}");
+                status::waiting("ImagePullBackOff", &message)
+            } else {
+                status::waiting("ErrImagePull", why)
+            };
+            status::put_status(&mut new, statuses, status::entry(pod, container, &state, 0));
+        }
+        status::judge(&mut new, &self.now());
+        if *pod == new {
+            return Ok(Next::After(again));
+        }
+        if tried {
+            for container in pod.list(containers) {
+                let message = format!("Back-off pulling image \"{}\"", container.text("/image"));
+                self.recorder.normal(&POD, pod, "BackOff", &message).await;
+                self.recorder.warning(&POD, pod, "Failed", "Error: ImagePullBackOff").await;
+            }
+        }
+        self.say(pod, &new).await?;
+        Ok(Next::After(again))
+    }
+
     /// The events of a container that starts.
     pub(super) async fn tell_started(&self, pod: &Value, container: &Value) {
-        let (name, image) = (container.text("/name"), container.text("/image"));
-        let present = format!("Container image \"{image}\" already present on machine");
-        self.recorder.normal(&POD, pod, "Pulled", &present).await;
+        let name = container.text("/name");
         self.recorder.normal(&POD, pod, "Created", &format!("Container created: {name}")).await;
         self.recorder.normal(&POD, pod, "Started", &format!("Container started: {name}")).await;
     }

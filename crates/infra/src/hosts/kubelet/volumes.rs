@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use crate::client::{Client, Result};
-use crate::kinds::{CONFIG_MAP, Kind, PVC, SECRET};
+use crate::context::Context;
+use crate::kinds::{CONFIG_MAP, Kind, PV, PVC, SECRET};
 use crate::object::{Key, Object as _};
+use crate::storage::is_attached;
 
 /// What is missing for a pod to start, in the words of a kubelet's event; nothing where all is there.
 pub(crate) async fn missing(client: &Client, pod: &Value) -> Result<Option<String>> {
@@ -44,6 +46,18 @@ fn unbound(client: &Client, pod: &Value, volume: &Value) -> Option<String> {
         "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], failed to process \
          volumes=[{name}]: error processing PVC {key}: {why}"
     ))
+}
+
+/// Whether all volumes of a pod that have to be attached to its host are.
+pub(crate) fn are_attached(context: &Context, client: &Client, pod: &Value) -> bool {
+    let node = pod.text("/spec/nodeName");
+    let mut claims = pod.list("/spec/volumes").iter().filter_map(|volume| claim_of(pod, volume));
+    claims.all(|claim| {
+        let claim = client.cache(&PVC).get(&Key::new(pod.namespace(), &claim));
+        let name = claim.as_ref().map(|claim| claim.text("/spec/volumeName")).unwrap_or_default();
+        let volume = client.cache(&PV).get(&Key::cluster(name));
+        volume.is_none_or(|volume| is_attached(context, &volume, node))
+    })
 }
 
 /// The claim behind a volume, if there is one.

@@ -336,7 +336,7 @@ impl Controller for Attach {
 mod tests {
     use super::*;
 
-    fn vmi(names: &[&str], statuses: Value) -> Value {
+    fn vmi(names: &[&str], statuses: &Value) -> Value {
         let volumes: Vec<Value> = names
             .iter()
             .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name, "hotpluggable": true}}))
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_volume_is_held_once_its_claim_is_bound() {
-        let start = vmi(&["a"], json!([]));
+        let start = vmi(&["a"], &json!([]));
         let missing = said(&start, next(&start, &wishes(&start, ""), &[]));
         assert_eq!(status_of(&missing, "a")["message"], "PVC a not found");
         assert_eq!(next(&missing, &wishes(&missing, ""), &[]), Step::Nothing);
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_data_volume_without_its_data_is_waited_for() {
-        let start = vmi(&["a"], json!([]));
+        let start = vmi(&["a"], &json!([]));
         let mut empty = wishes(&start, "Bound");
         empty[0].filled = false;
         let bound = said(&start, next(&start, &empty, &[]));
@@ -406,7 +406,7 @@ mod tests {
     fn each_change_of_the_set_makes_a_new_pod_and_retires_the_old_one() {
         let ready = |name: &str, pod: &str| json!({"name": name, "phase": "Ready", "hotplugVolume": {"attachPodName": pod, "attachPodUID": pod}});
         let one = pod("one", &["a"], true);
-        let start = vmi(&["a", "b"], json!([ready("a", "one")]));
+        let start = vmi(&["a", "b"], &json!([ready("a", "one")]));
         let bound = said(&start, next(&start, &wishes(&start, "Bound"), &[Arc::clone(&one)]));
         let both = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
         assert_eq!(next(&bound, &wishes(&start, "Bound"), &[Arc::clone(&one)]), Step::Hold(both));
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn a_volume_leaves_in_steps() {
         let held = [pod("p", &["a"], true)];
-        let start = vmi(&[], json!([{"name": "a", "phase": "Ready", "target": "sda", "hotplugVolume": {}}]));
+        let start = vmi(&[], &json!([{"name": "a", "phase": "Ready", "target": "sda", "hotplugVolume": {}}]));
         let leaving = said(&start, next(&start, &[], &held));
         assert_eq!(status_of(&leaving, "a")["phase"], "Detaching");
         // Not before virt-handler has unmounted it.

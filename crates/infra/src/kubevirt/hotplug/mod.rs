@@ -25,6 +25,28 @@ pub fn start(context: &Context, tasks: &mut Tasks) {
     tasks.control(dump::Dump::new(context));
 }
 
+/// The instance a pod holds volumes for; empty for other pods.
+pub fn held_for(pod: &Value) -> &str {
+    pod.annotation(pods::OWNER_NAME)
+}
+
+/// Whether a pod holds volumes and has them all.
+pub fn is_holding(pod: &Value) -> bool {
+    pods::is_attachment(pod) && pods::is_ready(pod)
+}
+
+/// A pod that holds, beside another launcher, what an instance has plugged in; nothing where it has nothing.
+/// `is_block` says which claims are block devices.
+pub fn holder_beside(vmi: &Value, launcher: &Value, is_block: impl Fn(&str) -> bool) -> Option<Value> {
+    let plugged: Vec<(&Value, bool)> = wanted(vmi)
+        .filter(|volume| {
+            matches!(status_of(vmi, volume.text("/name")).text("/phase"), "MountedToPod" | "Ready")
+        })
+        .map(|volume| (volume, is_block(claim_of(volume))))
+        .collect();
+    (!plugged.is_empty()).then(|| pods::attachment(vmi, launcher, &plugged))
+}
+
 /// Whether a volume may come and go while the machine runs.
 pub fn is_hotpluggable(volume: &Value) -> bool {
     volume.flag("/persistentVolumeClaim/hotpluggable") || volume.flag("/dataVolume/hotpluggable")
@@ -83,6 +105,19 @@ fn with_statuses(vmi: &Value, new: Vec<Value>, gone: &[String]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_plugged_in_is_held_elsewhere() {
+        let volume = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": name, "hotpluggable": true}});
+        let vmi = json!({
+            "spec": {"volumes": [volume("a"), volume("b")]},
+            "status": {"volumeStatus": [{"name": "a", "phase": "Ready"}, {"name": "b", "phase": "Pending"}]},
+        });
+        let pod = holder_beside(&vmi, &json!({"metadata": {"uid": "t"}}), |_| true).unwrap();
+        assert_eq!(pods::held(&pod).into_iter().collect::<Vec<_>>(), ["a"]);
+        assert!(pod.is_controlled_by("t"));
+        assert!(holder_beside(&json!({}), &json!({}), |_| true).is_none());
+    }
 
     #[test]
     fn statuses_are_replaced_by_name_and_kept_in_order() {

@@ -93,38 +93,38 @@ mod tests {
         json!({"name": name, "persistentVolumeClaim": {"claimName": name, "hotpluggable": true}})
     }
 
-    fn vm(volumes: Vec<Value>) -> Value {
+    fn vm(volumes: &[Value]) -> Value {
         let disks: Vec<_> =
             volumes.iter().map(|volume| json!({"name": volume["name"], "serial": "s"})).collect();
         json!({"spec": {"template": {"spec": {"volumes": volumes, "domain": {"devices": {"disks": disks}}}}}})
     }
 
-    fn vmi(volumes: Vec<Value>) -> Value {
+    fn vmi(volumes: &[Value]) -> Value {
         json!({"spec": vm(volumes)["spec"]["template"]["spec"].clone()})
     }
 
     #[test]
     fn volumes_that_may_come_and_go_do() {
         let root = json!({"name": "root", "containerDisk": {"image": "i"}});
-        let plain = vmi(vec![root.clone()]);
-        let added = sync_spec(&vm(vec![root.clone(), volume("a")]), &plain).unwrap();
+        let plain = vmi(&[root.clone()]);
+        let added = sync_spec(&vm(&[root.clone(), volume("a")]), &plain).unwrap();
         assert_eq!(added["spec"]["volumes"][1], volume("a"));
         assert_eq!(added["spec"]["domain"]["devices"]["disks"][1]["serial"], "s");
-        assert_eq!(sync_spec(&vm(vec![root.clone(), volume("a")]), &added), None);
-        assert_eq!(sync_spec(&vm(vec![root]), &added), Some(plain));
+        assert_eq!(sync_spec(&vm(&[root.clone(), volume("a")]), &added), None);
+        assert_eq!(sync_spec(&vm(&[root]), &added), Some(plain));
     }
 
     #[test]
     fn other_volumes_stay_as_they_are() {
         let other = json!({"name": "other", "containerDisk": {"image": "i"}});
-        assert_eq!(sync_spec(&vm(vec![other.clone()]), &vmi(vec![])), None);
-        assert_eq!(sync_spec(&vm(vec![]), &vmi(vec![other])), None);
+        assert_eq!(sync_spec(&vm(&[other.clone()]), &vmi(&[])), None);
+        assert_eq!(sync_spec(&vm(&[]), &vmi(&[other])), None);
     }
 
     #[test]
     fn a_name_is_free_again_once_its_volume_is_gone() {
-        let mut leaving = vmi(vec![]);
+        let mut leaving = vmi(&[]);
         leaving.set("/status/volumeStatus", json!([{"name": "a", "phase": "Detaching"}]));
-        assert_eq!(sync_spec(&vm(vec![volume("a")]), &leaving), None);
+        assert_eq!(sync_spec(&vm(&[volume("a")]), &leaving), None);
     }
 }

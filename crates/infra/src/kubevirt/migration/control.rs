@@ -14,7 +14,8 @@ use crate::client::{Client, Identity, Result};
 use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
-use crate::kinds::{MIGRATION, NAMESPACE, POD, VMI};
+use crate::kinds::{MIGRATION, NAMESPACE, POD, PVC, VMI};
+use crate::kubevirt::hotplug;
 use crate::kubevirt::names::{COMPONENT_LABEL, DOMAIN_ANNOTATION, MIGRATION_LABEL};
 use crate::object::{Condition, Key, Object as _};
 
@@ -30,6 +31,9 @@ pub(super) struct Control {
     /// Held while room is counted and taken, so that two migrations cannot take the same.
     room: tokio::sync::Mutex<()>,
 }
+
+/// Something is not there yet; the change that brings it is seen.
+struct NotYet;
 
 /// How many migrations run: in all, and by the host they leave.
 fn running(
@@ -253,6 +257,7 @@ impl Control {
 
     async fn hand_over(&self, view: &View<'_>) -> Result {
         let (migration, Some(vmi), Some(pod)) = (view.migration, view.vmi, view.pod) else { return Ok(()) };
+        let Ok(holder) = self.hold_volumes(vmi, pod).await? else { return Ok(()) };
         let source = self.source_pod(vmi, migration);
         let namespace = self.client.cache(&NAMESPACE).get(&Key::cluster(vmi.namespace()));
         let policies = self.policies().await;
@@ -269,6 +274,9 @@ impl Control {
         if !policy.is_empty() {
             state["migrationPolicyName"] = policy.into();
         }
+        if let Some(holder) = holder {
+            state["targetAttachmentPodUID"] = holder.into();
+        }
         new.set("/status/migrationState", state);
         if new.text("/status/migrationMethod").is_empty() {
             new.set("/status/migrationMethod", "LiveMigration".into());
@@ -277,6 +285,23 @@ impl Control {
         let message = "Migration target pod is ready for preparation by virt-handler.";
         self.recorder.normal(&MIGRATION, migration, "SuccessfulHandOver", message).await;
         Ok(())
+    }
+
+    /// Has what is plugged into an instance held at the target: the uid of the pod that holds it, nothing where
+    /// there is nothing to hold, an error while it is not there yet.
+    async fn hold_volumes(&self, vmi: &Value, target: &Value) -> Result<Result<Option<String>, NotYet>> {
+        let claims = self.client.cache(&PVC);
+        let is_block = |claim: &str| {
+            let claim = claims.get(&Key::new(vmi.namespace(), claim));
+            claim.is_some_and(|claim| claim.text("/spec/volumeMode") == "Block")
+        };
+        let Some(wanted) = hotplug::holder_beside(vmi, target, is_block) else { return Ok(Ok(None)) };
+        let held = self.client.cache(&POD).controlled_by(target.uid());
+        let Some(holder) = held.iter().find(|pod| !hotplug::held_for(pod).is_empty()) else {
+            self.client.create(&POD, wanted).await?;
+            return Ok(Err(NotYet));
+        };
+        Ok(if hotplug::is_holding(holder) { Ok(Some(holder.uid().to_owned())) } else { Err(NotYet) })
     }
 
     /// The policies, where the cluster knows such a kind.
@@ -339,12 +364,13 @@ impl Controller for Control {
             Watch::mapped(&self.client.cache(&VMI), move |change| of_vmi(change.key())),
             Watch::mapped(&self.client.cache(&POD), move |change| {
                 let pod = change.object();
-                match pod.annotation(DOMAIN_ANNOTATION) {
-                    "" => Vec::new(),
-                    name => of_pod(Key::new(pod.namespace(), name)),
+                match (pod.annotation(DOMAIN_ANNOTATION), hotplug::held_for(pod)) {
+                    ("", "") => Vec::new(),
+                    ("", name) | (name, _) => of_pod(Key::new(pod.namespace(), name)),
                 }
             }),
             Watch::mapped(&self.client.cache(&NAMESPACE), |_| Vec::new()),
+            Watch::mapped(&self.client.cache(&PVC), |_| Vec::new()),
         ]
     }
 

@@ -197,7 +197,7 @@ mod tests {
         json!({"metadata": {"uid": "mu", "finalizers": [FINALIZER]}, "status": {"phase": phase}})
     }
 
-    fn vmi(state: Value) -> Value {
+    fn vmi(state: &Value) -> Value {
         json!({"metadata": {"namespace": "n", "name": "m"}, "status": {"phase": "Running", "migrationState": state}})
     }
 
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn each_phase_has_its_cause() {
-        let plain = vmi(Value::Null);
+        let plain = vmi(&Value::Null);
         assert_eq!(step(&migration(""), Some(&plain), None), Step::Phase("Pending"));
         assert_eq!(step(&migration("Pending"), Some(&plain), None), Step::MakePod);
         assert_eq!(step(&migration("Pending"), Some(&plain), Some(&pod(false))), Step::Phase("Scheduling"));
@@ -223,36 +223,36 @@ mod tests {
         assert_eq!(step(&migration("Scheduling"), Some(&plain), Some(&pod(true))), Step::Phase("Scheduled"));
         assert_eq!(step(&migration("Scheduled"), Some(&plain), Some(&pod(true))), Step::HandOver);
         let mut state = json!({"migrationUid": "mu", "targetNode": "b"});
-        let taken = vmi(state.clone());
+        let taken = vmi(&state);
         assert_eq!(
             step(&migration("Scheduled"), Some(&taken), Some(&pod(true))),
             Step::Phase("PreparingTarget")
         );
         assert_eq!(step(&migration("PreparingTarget"), Some(&taken), Some(&pod(true))), Step::Nothing);
         state["targetNodeAddress"] = "10.0.0.1".into();
-        let prepared = vmi(state.clone());
+        let prepared = vmi(&state);
         assert_eq!(
             step(&migration("PreparingTarget"), Some(&prepared), Some(&pod(true))),
             Step::Phase("TargetReady")
         );
         assert_eq!(step(&migration("TargetReady"), Some(&prepared), Some(&pod(true))), Step::Nothing);
         state["startTimestamp"] = "t".into();
-        let started = vmi(state.clone());
+        let started = vmi(&state);
         assert_eq!(step(&migration("TargetReady"), Some(&started), Some(&pod(true))), Step::Phase("Running"));
         assert_eq!(step(&migration("Running"), Some(&started), Some(&pod(true))), Step::Nothing);
         state["completed"] = true.into();
-        let done = vmi(state.clone());
+        let done = vmi(&state);
         assert_eq!(step(&migration("TargetReady"), Some(&done), Some(&pod(true))), Step::Phase("Running"));
         assert_eq!(step(&migration("Running"), Some(&done), Some(&pod(true))), Step::Phase("Succeeded"));
         state["failed"] = true.into();
-        assert!(matches!(step(&migration("Running"), Some(&vmi(state)), Some(&pod(true))), Step::Fail(..)));
+        assert!(matches!(step(&migration("Running"), Some(&vmi(&state)), Some(&pod(true))), Step::Fail(..)));
         assert_eq!(step(&migration("Succeeded"), Some(&done), Some(&pod(true))), Step::Release);
     }
 
     #[test]
     fn a_migration_fails_with_what_it_needs() {
         assert!(matches!(step(&migration("Pending"), None, None), Step::Fail(..)));
-        let plain = vmi(Value::Null);
+        let plain = vmi(&Value::Null);
         assert!(matches!(step(&migration("Scheduling"), Some(&plain), None), Step::Fail(..)));
         let mut late = pod(false);
         late.set("/metadata/creationTimestamp", "2026-01-01T00:04:00Z".into());
@@ -272,17 +272,17 @@ mod tests {
         let mut deleted = migration("Running");
         deleted.set("/metadata/deletionTimestamp", "t".into());
         let state = json!({"migrationUid": "mu", "startTimestamp": "t"});
-        assert_eq!(step(&deleted, Some(&vmi(state.clone())), Some(&pod(true))), Step::Abort);
+        assert_eq!(step(&deleted, Some(&vmi(&state)), Some(&pod(true))), Step::Abort);
         let mut asked = state;
         asked["abortRequested"] = true.into();
-        assert_eq!(step(&deleted, Some(&vmi(asked)), Some(&pod(true))), Step::Nothing);
+        assert_eq!(step(&deleted, Some(&vmi(&asked)), Some(&pod(true))), Step::Nothing);
         deleted.set("/status/phase", "Scheduling".into());
-        assert!(matches!(step(&deleted, Some(&vmi(Value::Null)), Some(&pod(false))), Step::Fail(..)));
+        assert!(matches!(step(&deleted, Some(&vmi(&Value::Null)), Some(&pod(false))), Step::Fail(..)));
     }
 
     #[test]
     fn room_and_failures_make_it_wait() {
-        let plain = vmi(Value::Null);
+        let plain = vmi(&Value::Null);
         let waiting = migration("Pending");
         let mut view = View {
             migration: &waiting,

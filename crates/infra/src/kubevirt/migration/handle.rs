@@ -307,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    fn vmi(state: Value) -> Value {
+    fn vmi(state: &Value) -> Value {
         json!({
             "metadata": {"labels": {NODE_NAME_LABEL: "a", TARGET_LABEL: "b"}},
             "spec": {"networks": [{"name": "default", "pod": {}}, {"name": "more", "multus": {}}]},
@@ -321,26 +321,26 @@ mod tests {
 
     #[test]
     fn each_step_follows_from_what_was_said_before() {
-        assert_eq!(next(&vmi(Value::Null)), Step::Nothing);
+        assert_eq!(next(&vmi(&Value::Null)), Step::Nothing);
         let mut state = json!({"migrationUid": "m", "targetNode": "b"});
-        assert_eq!(next(&vmi(state.clone())), Step::Prepare);
+        assert_eq!(next(&vmi(&state)), Step::Prepare);
         state["targetNodeAddress"] = "x".into();
-        assert_eq!(next(&vmi(state.clone())), Step::Start);
+        assert_eq!(next(&vmi(&state)), Step::Start);
         state["startTimestamp"] = "t".into();
-        assert_eq!(next(&vmi(state.clone())), Step::Copy);
+        assert_eq!(next(&vmi(&state)), Step::Copy);
         let mut aborted = state.clone();
         aborted["abortRequested"] = true.into();
-        assert_eq!(next(&vmi(aborted)), Step::Abort);
+        assert_eq!(next(&vmi(&aborted)), Step::Abort);
         state["targetNodeDomainDetected"] = true.into();
-        assert_eq!(next(&vmi(state.clone())), Step::Arrive);
+        assert_eq!(next(&vmi(&state)), Step::Arrive);
         state["completed"] = true.into();
-        assert_eq!(next(&vmi(state)), Step::Nothing);
+        assert_eq!(next(&vmi(&state)), Step::Nothing);
     }
 
     #[test]
     fn whoever_arrives_is_at_home_there() {
         let pod = json!({"metadata": {"uid": "t"}, "spec": {"nodeName": "b"}, "status": {"podIPs": [{"ip": "10.0.1.1"}]}});
-        let new = arrived(&vmi(json!({"targetNode": "b"})), &pod, "now");
+        let new = arrived(&vmi(&json!({"targetNode": "b"})), &pod, "now");
         assert_eq!(
             (new.text("/status/nodeName"), new.label(NODE_NAME_LABEL), new.label(TARGET_LABEL)),
             ("b", "b", "")
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn whoever_fails_stays_where_it_is() {
-        let new = failed(&vmi(json!({"targetNode": "b"})), "lost", "now");
+        let new = failed(&vmi(&json!({"targetNode": "b"})), "lost", "now");
         assert_eq!((new.text("/status/nodeName"), new.label(TARGET_LABEL)), ("a", ""));
         assert_eq!(new.text("/status/migrationState/failureReason"), "lost");
     }

@@ -167,8 +167,10 @@ async fn write_out(
     }
     let client = context.client(Identity::VIRT_CONTROLLER);
     let mut updated = client.replace(&VM, &written).await?;
-    updated["status"] = written["status"].clone();
-    client.replace_status(&VM, &updated).await?;
+    if written["status"].is_object() && updated["status"] != written["status"] {
+        updated["status"] = written["status"].clone();
+        client.replace_status(&VM, &updated).await?;
+    }
     for name in kept {
         client.delete(&CONTROLLER_REVISION, &Key::new(vm.namespace(), name), "").await?;
     }

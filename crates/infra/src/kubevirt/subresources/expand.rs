@@ -36,10 +36,8 @@ impl Asked {
     }
 
     async fn expanded(&self, vm: Value) -> Answer {
-        let expanded = shapes::expand(&self.context, &vm).await;
+        let expanded = shapes::expand_spec(&self.context, &vm).await;
         let mut vm = expanded.map_err(|problem| self.vm_conflict(&problem.to_string()))?;
-        vm.unset("/spec/instancetype");
-        vm.unset("/spec/preference");
         vm["apiVersion"] = VM.api_version().into();
         vm["kind"] = VM.kind.into();
         Ok(told(&vm))

@@ -1,7 +1,9 @@
 //! Connections to the ports of a guest.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 
@@ -45,14 +47,19 @@ impl Asked {
         let address = target(&vmi)?;
         let caller = Caller::of(call.request)?;
         if datagrams {
-            // Nothing in a guest listens for datagrams; they are sent all the same, and nobody answers.
-            return Ok(caller.accept(|socket| async move {
+            let fabric = Arc::clone(&self.context.world.fabric);
+            return Ok(caller.accept(move |socket| async move {
                 let (near, mut far) = tokio::io::duplex(64 * 1024);
-                let swallow = async move {
-                    let mut buffer = vec![0; 1024];
-                    while let Ok(1..) = far.read(&mut buffer).await {}
+                // Whoever is outside has no port that an answer could come back to.
+                let send = async move {
+                    let mut buffer = vec![0; 64 * 1024];
+                    while let Ok(length @ 1..) = far.read(&mut buffer).await {
+                        let datagram = Bytes::copy_from_slice(&buffer[..length]);
+                        // A datagram that does not arrive is nobody's failure.
+                        let _ = fabric.send(&Source::Outside, port, SocketAddr::new(address, port), datagram);
+                    }
                 };
-                tokio::join!(carry(socket, near, std::future::pending()), swallow);
+                tokio::join!(carry(socket, near, std::future::pending()), send);
             }));
         }
         let connected = self.context.world.fabric.connect(&Source::Outside, address, port).await;

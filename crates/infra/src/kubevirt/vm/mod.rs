@@ -202,7 +202,7 @@ impl Machines {
         match shaped.await {
             Ok(expanded) => Some(expanded),
             Err(problem) => {
-                looks.trouble = Some(Trouble { reason: "FailedFindInstancetype", message: problem.message });
+                looks.trouble = Some(Trouble { reason: problem.reason, message: problem.message });
                 // What is missing may come; nobody tells.
                 looks.next = Some(Next::After(SHAPE_AGAIN));
                 None

@@ -114,6 +114,32 @@ async fn a_link_that_is_down_hides_the_machine_but_not_its_pod() {
     connect(&fabric, "a/one", "10.64.1.2", 80).await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_made_when_the_way_opens_in_time() {
+    let fabric = two_pods();
+    let _listener = fabric.listen("b/two", 80);
+    let cut = || (Party::Pod("a/one".to_owned()), Party::Everybody);
+    fabric.cut(cut().0, cut().1);
+    let mend = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        fabric.mend(cut().0, cut().1)
+    };
+    let start = Instant::now();
+    let (connected, mended) = tokio::join!(connect(&fabric, "a/one", "10.64.1.2", 80), mend);
+    assert!(connected.is_ok() && mended);
+    assert_eq!(start.elapsed(), Duration::from_secs(15));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_has_a_door_is_entered_from_outside() {
+    let fabric = two_pods();
+    let _listener = fabric.listen("b/two", 80);
+    let entered = fabric.connect(&Source::Outside, ip("10.64.1.2"), 80).await;
+    assert_eq!(entered.unwrap_err(), FabricError::TimedOut);
+    let left = fabric.connect(&source("a/one"), ip("203.0.113.7"), 443).await;
+    assert_eq!(left.unwrap_err(), FabricError::Refused);
+}
+
 #[tokio::test]
 async fn datagrams_arrive_with_where_they_came_from() {
     let fabric = two_pods();
@@ -166,4 +192,25 @@ async fn the_world_outside_is_what_was_given_a_name() {
     fabric.external("real.example", ([127, 0, 0, 1], 0).into());
     let real = fabric.connect_name(&source("a/one"), "real.example", 1).await;
     assert_eq!(real.unwrap_err(), FabricError::Refused);
+}
+
+#[tokio::test]
+async fn real_sockets_are_reached_by_name_where_they_may_be_used() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let mut directory = Directory::of(&[pod("a", "one", &json!({}), "h1")]);
+    directory.sockets = true;
+    let fabric = fabric(&[]);
+    fabric.inform(directory);
+    plug(&fabric, "a/one", "", "10.64.0.2");
+    let address = listener.local_addr().unwrap();
+    fabric.external("images.example", address);
+    fabric.external("any.example", (address.ip(), 0).into());
+    for (name, port) in [("images.example", 443), ("any.example", address.port())] {
+        let mut near = fabric.connect_name(&source("a/one"), name, port).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        near.write_all(b"hi").await.unwrap();
+        let mut bytes = [0; 2];
+        far.read_exact(&mut bytes).await.unwrap();
+        assert_eq!((&bytes, near.peer().port()), (b"hi", port));
+    }
 }

@@ -186,11 +186,7 @@ impl Controller for Detacher {
         let Some(volume) = self.volumes.get(key).filter(|volume| volume.is_deleting()) else {
             return Ok(Next::Done);
         };
-        let attached = self
-            .attachments
-            .list("")
-            .iter()
-            .any(|one| one.text("/spec/source/persistentVolumeName") == volume.name());
+        let attached = !self.attachments.find("volume", volume.name()).is_empty();
         let mut free = (*volume).clone();
         if !attached && free.remove_finalizer(&finalizer(volume.text("/spec/csi/driver"))) {
             self.client.replace(&PV, &free).await?;

@@ -64,9 +64,7 @@ impl AttachDetach {
             return Ok(Next::Done);
         }
         if rules::is_exclusive(volume) {
-            let attachments = self.known.attachments.list("");
-            let elsewhere =
-                attachments.iter().any(|one| one.text("/spec/source/persistentVolumeName") == volume.name());
+            let elsewhere = !self.known.attachments.find("volume", volume.name()).is_empty();
             if elsewhere {
                 let all = self.known.users(volume);
                 let others: Vec<&str> = all
@@ -146,7 +144,13 @@ impl Known {
             .collect()
     }
 
-    /// All places a volume is or should be at.
+    /// The places of what is attached to a node.
+    fn attached(&self, node: &Value) -> Vec<Key> {
+        let here = self.attachments.find("node", node.name());
+        here.iter().map(|one| Key::new(node.name(), one.text("/spec/source/persistentVolumeName"))).collect()
+    }
+
+    /// All places a volume should be at.
     fn places_of(&self, volume: &str) -> Vec<Key> {
         let Some(object) = self.volumes.get(&Key::cluster(volume)) else { return Vec::new() };
         self.users(&object).iter().map(|pod| Key::new(pod.text("/spec/nodeName"), volume)).collect()
@@ -157,7 +161,8 @@ impl Controller for AttachDetach {
     const NAME: &'static str = "attachdetach-controller";
 
     fn watches(&self) -> Vec<Watch> {
-        let [by_pod, by_claim, by_attachment, by_node] = std::array::from_fn(|_| self.known.clone());
+        let [by_pod, by_claim, by_attachment, by_node, by_volume] =
+            std::array::from_fn(|_| self.known.clone());
         vec![
             Watch::mapped(&self.known.pods, move |change| {
                 let pods = change.before.iter().chain(&change.after);
@@ -175,11 +180,17 @@ impl Controller for AttachDetach {
                 places
             }),
             Watch::mapped(&self.known.nodes, move |change| {
-                let (node, all) = (change.key().name, by_node.attachments.list(""));
-                let here = all.iter().filter(|attachment| attachment.text("/spec/nodeName") == node);
-                here.map(|one| Key::new(&node, one.text("/spec/source/persistentVolumeName"))).collect()
+                let (Some(before), Some(after)) = (&change.before, &change.after) else {
+                    return by_node.attached(change.object());
+                };
+                if rules::is_news(before, after) { by_node.attached(after) } else { Vec::new() }
             }),
-            Watch::mapped(&self.known.volumes, |_| Vec::new()),
+            // The claim of a volume may be gone before its pod is seen to be.
+            Watch::mapped(&self.known.volumes, move |change| {
+                let volume = change.object().name();
+                let here = by_volume.attachments.find("volume", volume);
+                here.iter().map(|one| Key::new(one.text("/spec/nodeName"), volume)).collect()
+            }),
             Watch::mapped(&self.known.drivers, |_| Vec::new()),
         ]
     }

@@ -76,11 +76,20 @@ pub(super) fn detach(volume: &Value, node: Option<&Value>) -> Detach {
 /// What a pod is told whose volume is elsewhere.
 pub(super) fn multi_attach(volume: &Value, others: &[&str]) -> String {
     let why = if others.is_empty() {
-        "Volume is already exclusively attached to one node and can't be attached to another".to_owned()
+        "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another \
+         node"
+            .to_owned()
     } else {
         format!("Volume is already used by pod(s) {}", others.join(", "))
     };
-    format!("Multi-Attach error for volume \"{}\" {why}", volume.name())
+    format!("Waiting for detach for volume \"{}\" {why}", volume.name())
+}
+
+/// Whether a change of a node may change what can be taken from it.
+pub(super) fn is_news(before: &Value, after: &Value) -> bool {
+    before.at("/spec/taints") != after.at("/spec/taints")
+        || before.at("/status/volumesInUse") != after.at("/status/volumesInUse")
+        || before.condition_holds("Ready") != after.condition_holds("Ready")
 }
 
 #[cfg(test)]

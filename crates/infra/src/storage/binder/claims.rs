@@ -158,7 +158,10 @@ impl ClaimBinder {
     async fn lost(&self, claim: &Value, reason: &str, message: &str) -> Looked {
         if claim.text("/status/phase") != "Lost" {
             let mut lost = claim.clone();
-            lost["status"] = json!({"phase": "Lost"});
+            lost.set("/status/phase", "Lost".into());
+            for gone in ["accessModes", "capacity"] {
+                lost.unset(&format!("/status/{gone}"));
+            }
             self.client.replace_status(&PVC, &lost).await?;
             self.told.warning(&PVC, claim, reason, message).await;
         }

@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    fn volume(claim: Value) -> Value {
+    fn volume(claim: &Value) -> Value {
         json!({
             "metadata": {"name": "v"},
             "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "claimRef": claim},
@@ -200,9 +200,9 @@ mod tests {
 
     #[test]
     fn a_volume_follows_its_claim() {
-        let named = volume(json!({"namespace": "n", "name": "c", "uid": "u"}));
-        let kept = volume(json!({"namespace": "n", "name": "c"}));
-        assert_eq!(step(&volume(Value::Null), None), Step::Phase("Available"));
+        let named = volume(&json!({"namespace": "n", "name": "c", "uid": "u"}));
+        let kept = volume(&json!({"namespace": "n", "name": "c"}));
+        assert_eq!(step(&volume(&Value::Null), None), Step::Phase("Available"));
         assert_eq!(step(&kept, None), Step::Phase("Available"));
         assert_eq!(step(&named, Some(&claim(""))), Step::Wait);
         assert_eq!(step(&named, Some(&claim("v"))), Step::Phase("Bound"));

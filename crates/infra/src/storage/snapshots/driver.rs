@@ -44,11 +44,9 @@ impl Snapshotter {
 
     /// The content as rules see it: with the class of the volume it is taken of.
     fn subject(&self, content: &Value) -> Value {
-        let handle = content.text("/spec/source/volumeHandle");
-        let all = self.volumes.list("");
-        let volume = all.iter().find(|volume| volume.text("/spec/csi/volumeHandle") == handle);
+        let volumes = self.volumes.find("handle", content.text("/spec/source/volumeHandle"));
         let mut subject = content.clone();
-        if let Some(volume) = volume {
+        if let Some(volume) = volumes.first() {
             subject.set("/spec/storageClassName", volume.at("/spec/storageClassName").clone());
         }
         subject

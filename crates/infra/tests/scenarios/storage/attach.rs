@@ -68,7 +68,7 @@ async fn a_volume_is_on_one_node_only(cx: Cx) -> Result {
     cx.create(&POD, pod("second", "a", SECOND)).await?;
     let event = cx.until_event("second", "FailedAttachVolume").await?;
     let words =
-        format!("Multi-Attach error for volume \"{}\" Volume is already used by pod(s) first", made.name());
+        format!("Waiting for detach for volume \"{}\" Volume is already used by pod(s) first", made.name());
     assert_eq!(event.text("/message"), words);
     assert!(cx.client.get(&VOLUME_ATTACHMENT, &attachment(&made, SECOND)).await?.is_none());
     cx.client.delete_with(&POD, &cx.key("first"), "", Some(0)).await?;

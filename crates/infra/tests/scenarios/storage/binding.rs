@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trellis_infra::kinds::{PV, PVC};
-use trellis_infra::object::{Key, Object as _};
+use trellis_infra::object::{Key, Object};
 
 use super::{bound, claim, is_pending, settle, volume};
 use crate::context::{Cx, Scenario};
@@ -12,6 +12,7 @@ use crate::support::Result;
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(the_smallest_that_fits),
+        scenario!(many_claims_for_one_volume),
         scenario!(a_volume_for_one_claim),
         scenario!(a_claim_for_one_volume),
         scenario!(a_claim_loses_its_volume),
@@ -52,6 +53,23 @@ async fn the_smallest_that_fits(cx: Cx) -> Result {
     Ok(())
 }
 
+async fn many_claims_for_one_volume(cx: Cx) -> Result {
+    let names = ["a", "b", "c"];
+    for name in names {
+        cx.create(&PVC, claim(name, &cx.namespace, "1Gi")).await?;
+    }
+    let one = Key::of(&cx.client.create(&PV, premade(&cx, "one", "1Gi")).await?);
+    let got = cx.until(&PV, &one, |volume| volume.text("/status/phase") == "Bound").await?;
+    let winner = got.text("/spec/claimRef/name");
+    bound(&cx, winner).await?;
+    settle(&cx).await?;
+    for name in names.into_iter().filter(|name| *name != winner) {
+        assert!(is_pending(&cx, name).await?, "{name} and {winner} have one volume");
+    }
+    cx.client.delete(&PVC, &cx.key(winner), "").await?;
+    Ok(cx.client.delete(&PV, &one, "").await?)
+}
+
 async fn a_volume_for_one_claim(cx: Cx) -> Result {
     let mut kept = premade(&cx, "kept", "1Gi");
     kept.set("/spec/claimRef", json!({"namespace": cx.namespace, "name": "mine"}));
@@ -89,7 +107,7 @@ async fn a_claim_loses_its_volume(cx: Cx) -> Result {
     let mut history = cx.follow(&PVC, &cx.key("a")).await;
     cx.client.delete(&PV, &key, "").await?;
     // It is protected while it is bound; only force takes it away.
-    cx.until(&PV, &key, |volume| volume.is_deleting()).await?;
+    cx.until(&PV, &key, Object::is_deleting).await?;
     cx.client.merge(&PV, &key, &json!({"metadata": {"finalizers": null}})).await?;
     cx.until(&PVC, &cx.key("a"), |claim| claim.text("/status/phase") == "Lost").await?;
     assert_eq!(history.texts("/status/phase"), ["Bound", "Lost"]);

@@ -17,6 +17,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         scenario!(there_are_classes),
         scenario!(a_claim_is_bound_and_freed),
         scenario!(the_default_class_is_taken),
+        scenario!(a_default_that_comes_later),
         scenario!(a_claim_waits_for_a_pod),
         scenario!(a_volume_is_where_its_pod_is),
         scenario!(no_host_in_the_zone),
@@ -28,6 +29,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         scenario!(a_class_hangs),
         scenario!(no_class),
         scenario!(a_volume_is_kept),
+        scenario!(a_volume_is_deleted_before_its_claim),
         scenario!(quotas_count),
     ]
 }
@@ -94,6 +96,36 @@ async fn the_default_class_is_taken(cx: Cx) -> Result {
     let (claim, volume) = volume(&cx, claim).await?;
     assert_eq!(claim.text("/spec/storageClassName"), "replicated");
     assert_eq!(volume.text("/spec/storageClassName"), "replicated");
+    Ok(())
+}
+
+async fn a_default_that_comes_later(cx: Cx) -> Result {
+    let replicated = Key::cluster("replicated");
+    let default = |value: &str| json!({"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": value}}});
+    cx.client.merge(&STORAGE_CLASS, &replicated, &default("false")).await?;
+    let mut claim = claim("a", "", "1Gi");
+    claim.unset("/spec/storageClassName");
+    // The server hears of the change a moment later.
+    let mut attempt = 0;
+    let made = loop {
+        attempt += 1;
+        claim.set("/metadata/name", format!("a{attempt}").into());
+        let made = cx.create(&PVC, claim.clone()).await?;
+        if made.at("/spec/storageClassName").is_null() {
+            break made;
+        }
+        assert!(attempt < 100, "the class is still the default");
+    };
+    let event = cx.until_event(made.name(), "FailedBinding").await?;
+    assert_eq!(
+        event.text("/message"),
+        "no persistent volumes available for this claim and no storage class is set"
+    );
+    settle(&cx).await?;
+    assert!(is_pending(&cx, made.name()).await?, "there is no class");
+    cx.client.merge(&STORAGE_CLASS, &replicated, &default("true")).await?;
+    let claim = bound(&cx, made.name()).await?;
+    assert_eq!(claim.text("/spec/storageClassName"), "replicated");
     Ok(())
 }
 
@@ -275,6 +307,20 @@ async fn a_volume_is_kept(cx: Cx) -> Result {
     assert!(cx.infra.context().world.volumes.get(handle).is_some());
     cx.client.delete(&PV, &key, "").await?;
     cx.until_gone(&PV, &key).await
+}
+
+async fn a_volume_is_deleted_before_its_claim(cx: Cx) -> Result {
+    let (_, made) = volume(&cx, claim("a", "replicated", "1Gi")).await?;
+    let (key, handle) = (Key::of(&made), made.text("/spec/csi/volumeHandle"));
+    cx.client.delete(&PV, &key, "").await?;
+    settle(&cx).await?;
+    let kept = cx.client.get(&PV, &key).await?.unwrap_or_default();
+    assert!(kept.is_deleting() && kept.text("/status/phase") == "Bound", "{kept}");
+    cx.client.delete(&PVC, &cx.key("a"), "").await?;
+    cx.until_gone(&PV, &key).await?;
+    // The policy says that what is behind goes too, whoever was deleted first.
+    assert!(cx.infra.context().world.volumes.get(handle).is_none());
+    Ok(())
 }
 
 async fn quotas_count(cx: Cx) -> Result {

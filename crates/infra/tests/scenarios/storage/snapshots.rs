@@ -1,11 +1,13 @@
 //! Snapshots of volumes, and volumes from snapshots.
 
 use serde_json::{Value, json};
-use trellis_infra::kinds::{PVC, VOLUME_SNAPSHOT, VOLUME_SNAPSHOT_CLASS, VOLUME_SNAPSHOT_CONTENT};
+use trellis_infra::kinds::{
+    EVENT, POD, PVC, VOLUME_SNAPSHOT, VOLUME_SNAPSHOT_CLASS, VOLUME_SNAPSHOT_CONTENT,
+};
 use trellis_infra::object::{Key, Object as _};
 use trellis_infra::world::volumes::Content;
 
-use super::{bound, claim, class, drop_class, is_pending, outside, settle, volume};
+use super::{bound, claim, class, drop_class, is_pending, outside, pod, settle, volume};
 use crate::context::{Cx, Scenario};
 use crate::scenario;
 use crate::support::Result;
@@ -24,6 +26,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         scenario!(a_driver_fails),
         scenario!(a_snapshot_of_somebody_else),
         scenario!(a_restore_waits_for_its_snapshot),
+        // Only where time passes is a snapshot taken before it can be used.
+        scenario!(a_snapshot_that_is_uploaded).with(|_| {}),
     ]
 }
 
@@ -197,4 +201,37 @@ async fn a_restore_waits_for_its_snapshot(cx: Cx) -> Result {
     assert!(cx.client.get(&VOLUME_SNAPSHOT, &cx.key("s")).await?.is_some());
     cx.client.delete(&PVC, &cx.key("small"), "").await?;
     cx.until_gone(&VOLUME_SNAPSHOT, &cx.key("s")).await
+}
+
+async fn a_snapshot_that_is_uploaded(cx: Cx) -> Result {
+    cx.create(&PVC, claim("a", "zonal", "1Gi")).await?;
+    cx.create(&POD, pod("p", "a", ("kubernetes.io/os", "linux"))).await?;
+    bound(&cx, "a").await?;
+    let key = cx.key("s");
+    let mut history = cx.follow(&VOLUME_SNAPSHOT, &key).await;
+    cx.create(&VOLUME_SNAPSHOT, snapshot("s", "a")).await?;
+    cx.until_event("s", "SnapshotCreated").await?;
+    cx.create(&PVC, restored("b", "s", "replicated", "1Gi")).await?;
+    let event = cx.until_event("b", "ProvisioningFailed").await?;
+    assert!(event.text("/message").contains("snapshot s is not Ready"), "{event}");
+    cx.until(&VOLUME_SNAPSHOT, &key, |one| one.flag("/status/readyToUse")).await?;
+    let states = history.states();
+    assert!(states.iter().any(|one| {
+        !one.text("/status/creationTime").is_empty() && one.at("/status/readyToUse") == false
+    }));
+    // What one storage has taken another cannot read.
+    let other = async {
+        loop {
+            let events = cx.client.list(&EVENT, &cx.namespace).await?;
+            let found = events.iter().any(|event| {
+                event.text("/involvedObject/name") == "b"
+                    && event.text("/message").contains("of the driver ebs.csi.aws.com, not rbd.csi.ceph.com")
+            });
+            if found {
+                return Result::Ok(());
+            }
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(crate::context::PATIENCE, other).await?
 }

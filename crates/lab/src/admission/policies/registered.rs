@@ -134,6 +134,11 @@ impl Policies {
         self.validating.lock().current(reader, names)
     }
 
+    /// True when there are policies that change objects.
+    pub(in super::super) fn any_mutating(&self, reader: &dyn Reader) -> bool {
+        !self.mutating(reader).is_empty()
+    }
+
     pub(super) fn mutating(&self, reader: &dyn Reader) -> Arc<Vec<Policy>> {
         let names = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings");
         self.mutating.lock().current(reader, names)

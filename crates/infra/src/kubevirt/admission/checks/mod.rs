@@ -6,6 +6,7 @@ mod devices;
 mod general;
 mod names;
 mod network;
+mod placement;
 mod resources;
 mod volumes;
 
@@ -37,6 +38,7 @@ pub fn spec(field: &Field, spec: &Value, config: &Config) -> Vec<Cause> {
     general::names(field, spec, &mut causes);
     resources::check(field, spec, config, &mut causes);
     general::strategies(field, spec, config, &mut causes);
+    placement::check(field, spec, &mut causes);
     network::check(field, spec, config, &mut causes);
     devices::check(field, spec, config, &mut causes);
     general::probes(field, spec, &mut causes);

@@ -158,3 +158,32 @@ fn metadata_is_judged_by_who_writes_it() {
         Config::new(json!({"developerConfiguration": {"featureGates": ["ExperimentalIgnitionSupport"]}}));
     assert_eq!(metadata(&field, &ignition, &open, true), []);
 }
+
+#[test]
+fn places_can_be_found() {
+    let pods = "/affinity/podAntiAffinity";
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    check(vec![
+        (
+            vec![("/affinity/nodeAffinity", json!({required: {"nodeSelectorTerms": []}}))],
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Required value: must have at least one",
+        ),
+        (
+            vec![("/affinity/nodeAffinity", json!({preferred: [{"weight": 0, "preference": {}}]}))],
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight",
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 0: must be in the range 1-100",
+        ),
+        (
+            vec![(pods, json!({required: [{"topologyKey": ""}]}))],
+            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey",
+            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value: can not be empty",
+        ),
+        (
+            vec![("/topologySpreadConstraints", json!([{"maxSkew": 0, "topologyKey": "zone"}]))],
+            "spec.topologySpreadConstraints[0].maxSkew",
+            "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
+        ),
+    ]);
+}

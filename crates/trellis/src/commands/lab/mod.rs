@@ -1,5 +1,8 @@
 //! `trellis lab`.
 
+mod control;
+mod infra;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -10,15 +13,26 @@ use crate::args::Format;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, print, print_json};
 
-/// Run an embedded Kubernetes API server on this machine.
+/// Run an infra cluster on this machine: a Kubernetes API server with KubeVirt, CDI, Multus, hosts and guests emulated.
 ///
 /// It listens on a loopback port, writes a kubeconfig with all rights into its folder, and runs until it is
 /// interrupted. Everything is kept in the folder: the next start goes on from there. A write is answered only
-/// when it is safe on disk.
+/// when it is safe on disk. The commands below change a lab that runs: hosts lose their power, things are made slow
+/// or fail, links are cut.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_help_heading = "Commands for a lab that runs")]
 pub(crate) struct Lab {
+    #[command(subcommand)]
+    control: Option<control::Control>,
+    #[command(flatten)]
+    run: Run,
+}
+
+/// Starting a lab.
+#[derive(Debug, Args)]
+struct Run {
     /// The folder that keeps the objects, the keys and the kubeconfig.
-    #[arg(long, value_name = "DIR", default_value = ".trellis/lab")]
+    #[arg(long, value_name = "DIR", default_value = control::FOLDER)]
     dir: PathBuf,
     /// The port to listen on. 0 takes the port of the last run if it is free, otherwise any free one.
     #[arg(long, default_value_t = 0)]
@@ -32,6 +46,8 @@ pub(crate) struct Lab {
     /// A file of tokens, one `token,user,uid,"group1,group2"` a line, as kube-apiserver reads it.
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
+    #[command(flatten)]
+    infra: infra::Infra,
 }
 
 /// Who keeps objects in order.
@@ -46,10 +62,16 @@ enum Who {
 impl Lab {
     pub(crate) fn run(self, output: Output) -> Result<Exit, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(self.serve(output))
+        match self.control {
+            Some(control) => runtime.block_on(control.run(output)),
+            None => runtime.block_on(self.run.serve(output)),
+        }
     }
+}
 
+impl Run {
     async fn serve(self, output: Output) -> Result<Exit, Failure> {
+        let settings = self.infra.settings()?;
         let tokens = match &self.token_auth_file {
             Some(path) => read_tokens(path)?,
             None => Vec::new(),
@@ -61,6 +83,7 @@ impl Lab {
                 Who::Outside => Controllers::Outside,
             },
             tokens,
+            seed: self.infra.seed(),
             ..Options::default()
         };
         let failed = |error: trellis_lab::LabError| Failure::Lab(error.to_string());
@@ -73,15 +96,26 @@ impl Lab {
         if !self.memory {
             std::fs::write(self.dir.join("port"), listening.address.port().to_string())?;
         }
+        let cluster = match settings {
+            Some(settings) => Some(infra::Cluster::start(&lab, settings).await?),
+            None => None,
+        };
+        let described = match &cluster {
+            Some(cluster) => cluster.described().await?,
+            None => infra::Described::default(),
+        };
         match output.format {
             Format::Json => print_json(&json!({
                 "address": format!("https://{}", listening.address), "kubeconfig": kubeconfig, "folder": self.dir,
+                "infra": described.json,
             }))?,
             Format::Human => print(&format!(
-                "The lab listens on https://{}\nkubeconfig: {}\nTry: kubectl --kubeconfig {} get namespaces\n{}",
+                "The lab listens on https://{}\n{}kubeconfig: {}\nTry: kubectl --kubeconfig {} get {}\n{}",
                 listening.address,
+                described.text,
                 kubeconfig.display(),
                 kubeconfig.display(),
+                if cluster.is_some() { "nodes,vm,vmi,dv -A" } else { "namespaces" },
                 if self.memory {
                     "Ctrl-C stops it; nothing is kept.".to_owned()
                 } else {

@@ -1,0 +1,130 @@
+//! What goes on inside CDI's worker pods.
+//!
+//! The pods are ordinary: they are scheduled and started like all others. Once the container of one runs, its work
+//! begins here; when it is over, the container ends with an exit code and a message.
+
+pub(super) mod container;
+mod job;
+pub(super) mod pod;
+pub(super) mod said;
+mod volume;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+pub(in crate::cdi) use job::pace;
+pub(super) use pod::Role;
+pub(super) use volume::target;
+
+use crate::client::{Client, Identity};
+use crate::context::Context;
+use crate::controller::{Controller, Looked, Next, Watch};
+use crate::kinds::POD;
+use crate::object::{Key, Object as _};
+
+/// How long to wait when what became of a container cannot be said.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Runs the work of the worker pods.
+#[derive(Debug)]
+pub(super) struct Workers {
+    context: Context,
+    client: Client,
+    running: Mutex<HashMap<Key, Running>>,
+}
+
+/// Work that goes on. It ends when this is dropped.
+#[derive(Debug)]
+struct Running {
+    uid: String,
+    restart: i64,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Workers {
+    /// The work of all worker pods.
+    pub(super) fn new(context: &Context) -> Self {
+        Self {
+            context: context.clone(),
+            client: context.client(Identity::KUBELET),
+            running: Mutex::default(),
+        }
+    }
+}
+
+impl Controller for Workers {
+    const NAME: &'static str = "cdi-workers";
+
+    fn watches(&self) -> Vec<Watch> {
+        vec![Watch::mapped(&self.client.cache(&POD), |change| {
+            if Role::of(change.object()).is_some() { vec![change.key()] } else { Vec::new() }
+        })]
+    }
+
+    async fn look(&self, key: &Key) -> Looked {
+        let pod = self.client.cache(&POD).get(key).filter(|pod| !pod.is_deleting());
+        let Some(pod) = pod else {
+            let ended = self.running.lock().remove(key);
+            if let Some(ended) = ended {
+                self.context.world.transfers.forget(&ended.uid);
+            }
+            return Ok(Next::Done);
+        };
+        let Some(role) = Role::of(&pod) else { return Ok(Next::Done) };
+        if !container::is_running(&pod) {
+            return Ok(Next::Done);
+        }
+        let restart = container::restarts(&pod);
+        let mut running = self.running.lock();
+        if running.get(key).is_some_and(|one| one.uid == pod.uid() && one.restart == restart) {
+            return Ok(Next::Done);
+        }
+        let task = tokio::spawn(work(self.context.clone(), self.client.clone(), role, Arc::clone(&pod)));
+        running.insert(key.clone(), Running { uid: pod.uid().to_owned(), restart, task });
+        Ok(Next::Done)
+    }
+}
+
+/// Does the work of a pod once, and says what came of it.
+async fn work(context: Context, client: Client, role: Role, pod: Arc<Value>) {
+    let exit = job::run(&context, role, &pod).await;
+    tell(&context, &client, &pod, |pod, now| container::ended(pod, &exit, now)).await;
+    if exit.code != 0 {
+        tokio::time::sleep(container::pause(container::restarts(&pod) + 1)).await;
+        // The next attempt begins with the next look, which sees the container run again.
+        tell(&context, &client, &pod, container::started_again).await;
+    }
+}
+
+/// Says something about a pod as soon as its host is heard, unless the pod is gone or on its way.
+async fn tell(context: &Context, client: &Client, pod: &Value, change: impl Fn(&Value, &str) -> Value) {
+    let key = Key::of(pod);
+    loop {
+        let now = client.cache(&POD).get(&key);
+        let Some(now) = now.filter(|now| now.uid() == pod.uid() && !now.is_deleting()) else { return };
+        if matches!(now.text("/status/phase"), "Succeeded" | "Failed") {
+            return;
+        }
+        let host = context.world.hosts.get(now.text("/spec/nodeName"));
+        if host.is_none_or(crate::world::hosts::Host::is_heard) {
+            let changed = change(&now, &context.clock.seconds());
+            match client.replace_status(&POD, &changed).await {
+                Ok(_) => return,
+                Err(failure) if failure.is_not_found() => return,
+                Err(failure) => tracing::debug!(%key, %failure, "a worker is not heard yet"),
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
