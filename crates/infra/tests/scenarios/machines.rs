@@ -126,6 +126,7 @@ impl Drop for RuleGuard {
 }
 
 /// Asserts that something was refused with a code and words.
+#[expect(clippy::needless_pass_by_value, reason = "what is asserted comes straight from a call")]
 pub(crate) fn assert_refused<T: std::fmt::Debug>(
     outcome: std::result::Result<T, ApiError>,
     code: u16,

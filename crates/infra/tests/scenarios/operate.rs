@@ -236,9 +236,14 @@ async fn a_guest_is_frozen_and_restarted(cx: Cx) -> Result {
     assert_refused(cx.put(VMIS, "m", "freeze", &json!({"unfreezeTimeout": "soon"})).await, 400, "duration");
     for action in ["softreboot", "reset"] {
         let mut agent = below.agent();
+        let silent = cx.rule(json!({
+            "name": format!("silent in {}", cx.namespace), "stage": "guest.agent", "effect": "hang",
+            "match": [["/metadata/namespace", cx.namespace]],
+        }))?;
         cx.put(VMIS, "m", action, &Value::Null).await?;
         // The guest begins anew: its agent is gone for a while.
         tokio::time::timeout(crate::context::PATIENCE, agent.wait_for(Option::is_none)).await??;
+        drop(silent);
         tokio::time::timeout(crate::context::PATIENCE, agent.wait_for(Option::is_some)).await??;
         cx.until(&VMI, &cx.key("m"), |vmi| vmi.condition_holds("AgentConnected")).await?;
     }

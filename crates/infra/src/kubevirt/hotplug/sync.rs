@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn volumes_that_may_come_and_go_do() {
         let root = json!({"name": "root", "containerDisk": {"image": "i"}});
-        let plain = vmi(&[root.clone()]);
+        let plain = vmi(std::slice::from_ref(&root));
         let added = sync_spec(&vm(&[root.clone(), volume("a")]), &plain).unwrap();
         assert_eq!(added["spec"]["volumes"][1], volume("a"));
         assert_eq!(added["spec"]["domain"]["devices"]["disks"][1]["serial"], "s");
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn other_volumes_stay_as_they_are() {
         let other = json!({"name": "other", "containerDisk": {"image": "i"}});
-        assert_eq!(sync_spec(&vm(&[other.clone()]), &vmi(&[])), None);
+        assert_eq!(sync_spec(&vm(std::slice::from_ref(&other)), &vmi(&[])), None);
         assert_eq!(sync_spec(&vm(&[]), &vmi(&[other])), None);
     }
 

@@ -25,6 +25,8 @@ const PROTOCOL: &str = "plain.kubevirt.io";
 const FRAME: usize = 10 * 1024;
 /// How often a client is asked whether it is still there.
 const PING: Duration = Duration::from_secs(1);
+/// How long it has for its last word.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// How long it may say nothing.
 const SILENCE: Duration = Duration::from_mins(1);
 
@@ -148,6 +150,9 @@ pub(super) async fn carry(
 /// Ends a connection as one ends that is at its end.
 pub(super) async fn close(mut socket: Socket) {
     let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
-    // A client that is gone needs no farewell.
-    let _ = socket.close(Some(frame)).await;
+    // A client that is gone needs no farewell; one that is there has the last word.
+    if socket.close(Some(frame)).await.is_ok() {
+        let answered = async { while let Some(Ok(_)) = socket.next().await {} };
+        let _ = tokio::time::timeout(FAREWELL, answered).await;
+    }
 }
