@@ -64,7 +64,8 @@ impl Which {
 
 async fn lab(program: &Path, directory: TempDir) -> Result<Server> {
     let folder = directory.path().join("lab");
-    let arguments = ["lab".to_owned(), "--api-only".to_owned(), "--dir".to_owned(), folder.display().to_string()];
+    let arguments =
+        ["lab".to_owned(), "--api-only".to_owned(), "--dir".to_owned(), folder.display().to_string()];
     let start = Instant::now();
     let mut running = Program::start(program, &arguments, directory.path().join("lab.log"))?;
     let kubeconfig = folder.join("kubeconfig");

@@ -111,7 +111,8 @@ async fn fill(machines: usize, hosts: usize, virtual_time: bool) -> Outcome<Valu
     watching.await?;
     let (took, took_virtual) = (began.elapsed(), began_virtual.elapsed());
     let count = u32::try_from(machines)?;
-    let requests = |now: u64, then: u64| u32::try_from(now - then).map(|number| f64::from(number) / f64::from(count));
+    let requests =
+        |now: u64, then: u64| u32::try_from(now - then).map(|number| f64::from(number) / f64::from(count));
     let mut entry = json!({
         "machines": machines, "hosts": hosts,
         "seconds": took.as_secs_f64(), "created_seconds": created.as_secs_f64(),
@@ -133,7 +134,8 @@ async fn until_running(client: Client, machines: usize) {
     let mut running = 0;
     while running < machines {
         let Some(change) = changes.recv().await else { return };
-        let runs = |vmi: &Option<Arc<Value>>| vmi.as_ref().is_some_and(|vmi| vmi.text("/status/phase") == "Running");
+        let runs =
+            |vmi: &Option<Arc<Value>>| vmi.as_ref().is_some_and(|vmi| vmi.text("/status/phase") == "Running");
         if runs(&change.after) && !runs(&change.before) {
             running += 1;
             if running % 1_000 == 0 {
@@ -168,7 +170,8 @@ fn machine(number: usize) -> Value {
 /// How much memory this process has.
 fn resident() -> Outcome<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the system does not tell")?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the system does not tell")?;
     let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kibibytes * 1024)
 }

@@ -198,6 +198,7 @@ mod tests {
         }
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "literals read better without borrowing")]
     fn volume(storage: Value) -> Value {
         json!({"spec": {"storage": storage}})
     }

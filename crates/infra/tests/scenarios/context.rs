@@ -15,7 +15,7 @@ use trellis_infra::{Infra, Settings};
 use crate::support::Result;
 
 /// How long anything may take; virtual time is free, and on real time nothing should take long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How time passes in a scenario on the lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,13 +125,10 @@ impl Cx {
                 changes.recv().await;
             }
         };
-        match timeout(PATIENCE, found).await {
-            Ok(object) => Ok(object),
-            Err(_) => {
-                let now = cache.get(key).map_or("it is not there".to_owned(), |object| object.to_string());
-                Err(format!("{} {key} did not become as wanted: {now}", kind.kind).into())
-            }
-        }
+        timeout(PATIENCE, found).await.map_err(|_| {
+            let now = cache.get(key).map_or("it is not there".to_owned(), |object| object.to_string());
+            format!("{} {key} did not become as wanted: {now}", kind.kind).into()
+        })
     }
 
     /// Waits until an object is gone.

@@ -145,7 +145,7 @@ impl Tenant {
     }
 
     /// User data that joins by kubeadm.
-    fn join(&self, pin: &str) -> String {
+    fn join(pin: &str) -> String {
         format!(
             "#cloud-config\nruncmd:\n- kubeadm join {API}:6443 --token {TOKEN} --discovery-token-ca-cert-hash {pin}\n"
         )
@@ -166,13 +166,10 @@ impl Tenant {
             }
         };
         let patience = PATIENCE * 5;
-        match tokio::time::timeout(patience, found).await {
-            Ok(node) => Ok(node),
-            Err(_) => {
-                let now = cache.get(&Key::cluster(node)).map(|node| node["status"].to_string());
-                Err(format!("the tenant's node is {}", now.unwrap_or_else(|| "not there".to_owned())).into())
-            }
-        }
+        tokio::time::timeout(patience, found).await.map_err(|_| {
+            let now = cache.get(&Key::cluster(node)).map(|node| node["status"].to_string());
+            format!("the tenant's node is {}", now.unwrap_or_else(|| "not there".to_owned())).into()
+        })
     }
 
     /// A network plugin for all nodes.
@@ -244,7 +241,7 @@ async fn shown(machine: &Machine, text: &str) -> Result {
 
 async fn a_worker_joins_by_kubeadm(cx: Cx) -> Result {
     let tenant = Tenant::start(&cx).await?;
-    let vmi = machine(&cx, "w1", &tenant.join(&tenant.pin())).await?;
+    let vmi = machine(&cx, "w1", &Tenant::join(&tenant.pin())).await?;
     let node = tenant.until("w1", |_| true).await?;
     assert_eq!(node.condition("Ready")["reason"], "KubeletNotReady");
     assert_eq!(node.text("/status/nodeInfo/systemUUID"), vmi.text("/spec/domain/firmware/uuid"));
@@ -319,7 +316,7 @@ async fn a_worker_joins_by_ignition(cx: Cx) -> Result {
 /// A joined worker whose node is ready.
 async fn ready_worker(cx: &Cx, tenant: &Tenant, name: &str) -> Result<Arc<Value>> {
     tenant.plug_in().await?;
-    let vmi = machine(cx, name, &tenant.join(&tenant.pin())).await?;
+    let vmi = machine(cx, name, &Tenant::join(&tenant.pin())).await?;
     tenant.until(name, |node| node.condition_holds("Ready")).await?;
     Ok(vmi)
 }
@@ -355,7 +352,7 @@ async fn a_lost_network_makes_a_node_silent(cx: Cx) -> Result {
 
 async fn who_does_not_trust_the_tenant_does_not_join(cx: Cx) -> Result {
     let tenant = Tenant::start(&cx).await?;
-    let vmi = machine(&cx, "w5", &tenant.join(&format!("sha256:{}", "0".repeat(64)))).await?;
+    let vmi = machine(&cx, "w5", &Tenant::join(&format!("sha256:{}", "0".repeat(64)))).await?;
     shown(&running(&cx, &vmi), "none of the public keys are pinned").await?;
     assert!(tenant.client.list(&NODE, "").await?.is_empty());
     Ok(())
@@ -368,7 +365,7 @@ async fn a_guest_told_never_to_join_does_not(cx: Cx) -> Result {
     });
     let stages = &cx.infra.context().stages;
     stages.add(serde_json::from_value::<Rule>(rule)?);
-    let vmi = machine(&cx, "w6", &tenant.join(&tenant.pin())).await?;
+    let vmi = machine(&cx, "w6", &Tenant::join(&tenant.pin())).await?;
     shown(&running(&cx, &vmi), "Started kubelet").await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(tenant.client.list(&NODE, "").await?.is_empty());

@@ -3,6 +3,13 @@
 //! `TRELLIS_CONFORMANCE` picks the servers, `lab` where it says nothing. On the lab each scenario has a cluster of its
 //! own, in virtual time unless it talks to the world outside; on the real server all share one, one after the other.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a step that fails fails the scenario"
+)]
+
 #[path = "../../../lab/tests/support/mod.rs"]
 #[allow(dead_code, reason = "each test target uses its own part")]
 mod support;

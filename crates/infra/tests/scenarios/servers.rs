@@ -39,7 +39,7 @@ pub(crate) enum Server {
     /// On a lab of each scenario's own.
     Lab,
     /// On one real API server.
-    Real(Real),
+    Real(Box<Real>),
 }
 
 /// A real API server, started by the first scenario that needs it.
@@ -67,11 +67,11 @@ pub(crate) fn chosen() -> Result<Vec<Arc<Server>>> {
         .split(',')
         .map(|name| match name.trim() {
             "lab" => Ok(Arc::new(Server::Lab)),
-            "real" => Ok(Arc::new(Server::Real(Real {
+            "real" => Ok(Arc::new(Server::Real(Box::new(Real {
                 runtime: Builder::new_multi_thread().worker_threads(2).enable_all().build()?,
                 directory: tempfile::Builder::new().prefix("trellis-infra-").tempdir()?,
                 started: OnceLock::new(),
-            }))),
+            })))),
             other => Err(format!("TRELLIS_CONFORMANCE names `{other}`; there are `lab` and `real`").into()),
         })
         .collect()

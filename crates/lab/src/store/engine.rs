@@ -222,8 +222,11 @@ fn commit(database: &Database, batch: &[Entry]) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// The newest version, and all rows by their versions.
-fn read_all(database: &Database) -> Result<(u64, Vec<(u64, Vec<u8>)>), redb::Error> {
+/// What is written down of all objects, by their versions.
+type Rows = Vec<(u64, Vec<u8>)>;
+
+/// The newest version, and all rows.
+fn read_all(database: &Database) -> Result<(u64, Rows), redb::Error> {
     // Opening the tables for writing creates them in a new file.
     let transaction = database.begin_write()?;
     let removed = transaction.open_table(NUMBERS)?.get(REMOVED)?.map_or(0, |number| number.value());

@@ -36,7 +36,9 @@ pub(super) fn measure(workspace: &Workspace, arguments: &Arguments) -> Result<Sc
     if !output.status.success() {
         return Err(Failure::new("the infra cluster could not be measured (see above)"));
     }
-    serde_json::from_slice(&output.stdout).attempt(|| "read what `trellis-scale` reports".to_owned()).map(Scale)
+    serde_json::from_slice(&output.stdout)
+        .attempt(|| "read what `trellis-scale` reports".to_owned())
+        .map(Scale)
 }
 
 impl Scale {
@@ -46,7 +48,10 @@ impl Scale {
             return;
         }
         let rows: Vec<_> = self.0.iter().map(row).collect();
-        println!("{}", table::lay_out(["infra cluster", "time", "requests per machine", "memory", "compared"], &rows));
+        println!(
+            "{}",
+            table::lay_out(["infra cluster", "time", "requests per machine", "memory", "compared"], &rows)
+        );
     }
 
     /// For the JSON report.
@@ -63,16 +68,21 @@ impl Scale {
 fn row(entry: &Value) -> [String; 5] {
     let name = entry["name"].as_str().unwrap_or_default();
     if let Some(why) = entry["not_measured"].as_str() {
-        return [name.to_owned(), format!("not measured: {why}"), String::new(), String::new(), String::new()];
+        return [
+            name.to_owned(),
+            format!("not measured: {why}"),
+            String::new(),
+            String::new(),
+            String::new(),
+        ];
     }
     let number = |field: &str| entry[field].as_f64().unwrap_or_default();
-    let compared = match entry["virtual_seconds"].as_f64() {
-        Some(seconds) => format!("{seconds:.0} s of virtual time, {:.0} x real time", seconds / number("seconds")),
-        None => {
-            // The anchor's limit, scaled to as many machines.
-            let limit = ANCHOR.1 * number("machines") / ANCHOR.0;
-            format!("{:.2} of the limit of KubeVirt's test with KWOK", number("seconds") / limit)
-        }
+    let compared = if let Some(seconds) = entry["virtual_seconds"].as_f64() {
+        format!("{seconds:.0} s of virtual time, {:.0} x real time", seconds / number("seconds"))
+    } else {
+        // The anchor's limit, scaled to as many machines.
+        let limit = ANCHOR.1 * number("machines") / ANCHOR.0;
+        format!("{:.2} of the limit of KubeVirt's test with KWOK", number("seconds") / limit)
     };
     [
         format!("{} {name}", entry["machines"]),

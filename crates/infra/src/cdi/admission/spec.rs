@@ -229,6 +229,7 @@ mod tests {
         check("spec", spec).into_iter().map(|cause| cause.message).collect()
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "literals read better without borrowing")]
     fn with(storage: Value, source: Value) -> Value {
         json!({"storage": storage, "source": source})
     }

@@ -160,6 +160,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "literals read better without borrowing")]
     fn profile(spec: Value) -> Value {
         json!({"metadata": {"name": "c"}, "spec": spec})
     }

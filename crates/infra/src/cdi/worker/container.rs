@@ -1,4 +1,4 @@
-//! How the container of a worker ends and begins anew: what a kubelet says about it.
+//! How the container of a worker ends: what a kubelet says about it.
 
 use std::time::Duration;
 
@@ -48,7 +48,8 @@ pub(crate) fn pause(restart: i64) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
 }
 
-/// The pod after its container has ended. One that did its work is complete; one that failed waits to be started anew.
+/// The pod after its container has ended. One that did its work is complete; one that failed waits until its kubelet
+/// starts it anew, and counts.
 pub(crate) fn ended(pod: &Value, exit: &Exit, now: &str) -> Value {
     let mut new = pod.clone();
     let started = pod.text("/status/containerStatuses/0/state/running/startedAt");
@@ -66,33 +67,20 @@ pub(crate) fn ended(pod: &Value, exit: &Exit, now: &str) -> Value {
         ready(&mut new, false, "PodCompleted", now);
         return new;
     }
-    let restart = restarts(pod) + 1;
     let name = pod.text("/spec/containers/0/name");
     let message = format!(
         "back-off {} restarting failed container={name} pod={}_{}({})",
-        go_duration(pause(restart)),
+        go_duration(pause(restarts(pod) + 1)),
         pod.name(),
         pod.namespace(),
         pod.uid()
     );
     new.set(&format!("{status}/lastState"), terminated);
-    new.set(&format!("{status}/restartCount"), restart.into());
     new.set(
         &format!("{status}/state"),
         json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}}),
     );
     ready(&mut new, false, "ContainersNotReady", now);
-    new
-}
-
-/// The pod after its container was started again.
-pub(crate) fn started_again(pod: &Value, now: &str) -> Value {
-    let mut new = pod.clone();
-    let status = "/status/containerStatuses/0";
-    new.set(&format!("{status}/state"), json!({"running": {"startedAt": now}}));
-    new.set(&format!("{status}/ready"), true.into());
-    new.set(&format!("{status}/started"), true.into());
-    ready(&mut new, true, "", now);
     new
 }
 
@@ -120,10 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_container_is_started_anew() {
+    fn a_failed_container_waits_for_its_kubelet() {
         assert!(is_running(&pod()));
         let failed = ended(&pod(), &Exit::failed("no"), "1");
-        assert_eq!(restarts(&failed), 1);
+        assert_eq!(restarts(&failed), 0);
         assert!(!is_running(&failed));
         assert_eq!(failed.text("/status/containerStatuses/0/lastState/terminated/message"), "no");
         assert_eq!(
@@ -131,7 +119,6 @@ mod tests {
             "back-off 10s restarting failed container=importer pod=p_n(u)"
         );
         assert_eq!(failed["status"]["phase"], "Running");
-        assert!(is_running(&started_again(&failed, "2")));
         assert_eq!(
             (pause(1), pause(2), pause(20)),
             (Duration::from_secs(10), Duration::from_secs(20), LONGEST_PAUSE)

@@ -100,11 +100,7 @@ impl Controller for Workers {
 async fn work(context: Context, client: Client, role: Role, pod: Arc<Value>) {
     let exit = job::run(&context, role, &pod).await;
     tell(&context, &client, &pod, |pod, now| container::ended(pod, &exit, now)).await;
-    if exit.code != 0 {
-        tokio::time::sleep(container::pause(container::restarts(&pod) + 1)).await;
-        // The next attempt begins with the next look, which sees the container run again.
-        tell(&context, &client, &pod, container::started_again).await;
-    }
+    // The next attempt begins with the look that sees the container run again.
 }
 
 /// Says something about a pod as soon as its host is heard, unless the pod is gone or on its way.

@@ -359,6 +359,7 @@ fn status(spec: &Value, before: &Value, now: &str) -> Value {
 mod tests {
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "literals read better without borrowing")]
     fn filled(spec: Value) -> Value {
         let mut vmi = json!({"metadata": {"name": "a"}, "spec": spec});
         instance(&Config::default(), &mut vmi, "now").unwrap();

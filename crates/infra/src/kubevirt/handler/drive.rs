@@ -318,6 +318,7 @@ mod tests {
         Arc::new(secret)
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "literals read better without borrowing")]
     fn made(vmi: &Value, found: Option<Arc<Value>>) -> Result<Drive, DriveError> {
         of(vmi, &Sources { secret: &|_| found.clone(), config_map: &|_| found.clone() })
     }

@@ -168,6 +168,7 @@ fn annotations(kind: &Value, template: &mut Value, field: &Field, conflicts: &mu
 mod tests {
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "literals read better without borrowing")]
     fn applied(kind: Value, preference: Value, spec: Value) -> Result<Value, Vec<String>> {
         let mut template = json!({"spec": spec});
         let shape = Shape { instancetype: kind, preference };

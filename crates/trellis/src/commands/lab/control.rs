@@ -57,7 +57,8 @@ pub(super) struct Where {
 #[derive(Debug, Args)]
 pub(super) struct Host {
     /// The name of the host, such as host-0001.
-    host: String,
+    #[arg(value_name = "HOST")]
+    name: String,
     #[command(flatten)]
     place: Where,
 }
@@ -75,7 +76,8 @@ pub(super) struct Named {
 #[derive(Debug, Args)]
 pub(super) struct Machine {
     /// The machine as NAMESPACE/NAME.
-    machine: String,
+    #[arg(value_name = "MACHINE")]
+    key: String,
     /// What the panic says.
     #[arg(long)]
     message: Option<String>,
@@ -158,7 +160,7 @@ impl Control {
     /// The request a command stands for.
     fn request(self) -> Result<(Where, Method, String, Option<Value>), Failure> {
         let power = |host: Host, state: Value| {
-            (host.place, Method::PUT, format!("/hosts/{}", host.host), Some(state))
+            (host.place, Method::PUT, format!("/hosts/{}", host.name), Some(state))
         };
         Ok(match self {
             Self::Hosts(place) => (place, Method::GET, "/hosts".to_owned(), None),
@@ -173,7 +175,7 @@ impl Control {
             Self::Unrule(named) => (named.place, Method::DELETE, format!("/rules/{}", named.name), None),
             Self::Panic(machine) => {
                 let body = json!({"message": machine.message.unwrap_or_default()});
-                (machine.place, Method::POST, format!("/machines/{}/panic", machine.machine), Some(body))
+                (machine.place, Method::POST, format!("/machines/{}/panic", machine.key), Some(body))
             }
             Self::Reach(reach) => {
                 let body = json!({"from": reach.from, "to": reach.to, "port": reach.port});

@@ -149,7 +149,7 @@ impl Cluster {
         let classes = client.list(&STORAGE_CLASS, "").await.map_err(failed)?;
         let zones: std::collections::BTreeSet<&str> =
             nodes.iter().map(|node| node.label("topology.kubernetes.io/zone")).collect();
-        let names: Vec<&str> = classes.iter().map(|class| class.name()).collect();
+        let names: Vec<&str> = classes.iter().map(Value::name).collect();
         let text = format!(
             "It has {} hosts in {} zones, KubeVirt v1.9, CDI v1.66 and Multus, all emulated\nstorage classes: {}\n",
             nodes.len(),

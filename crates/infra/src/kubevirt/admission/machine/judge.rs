@@ -375,7 +375,7 @@ mod tests {
             ),
             (
                 judged(|vm| {
-                    vm.set("/spec/template/metadata/annotations", json!({"kubevirt.io/ignitiondata": "{}"}))
+                    vm.set("/spec/template/metadata/annotations", json!({"kubevirt.io/ignitiondata": "{}"}));
                 }),
                 "spec.template.metadata.annotations",
                 "ExperimentalIgnitionSupport feature gate is not enabled",

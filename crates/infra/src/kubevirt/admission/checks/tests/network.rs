@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn networks_and_interfaces_belong_together() {
     let interfaces = "/domain/devices/interfaces";
     let interface = "/domain/devices/interfaces/0";

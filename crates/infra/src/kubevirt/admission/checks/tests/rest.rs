@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn the_rest_is_as_it_should_be() {
     check(vec![
         (

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn disks_and_volumes_belong_together() {
     let disk = "/domain/devices/disks/0";
     check(vec![
