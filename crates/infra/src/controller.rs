@@ -21,6 +21,8 @@ use crate::object::Key;
 const WORKERS: usize = 64;
 /// The first wait after a failure; it doubles from there.
 const FIRST_WAIT: Duration = Duration::from_millis(5);
+/// How often a look that was overtaken is repeated at once.
+const AT_ONCE: u32 = 8;
 /// The longest wait after a failure.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -154,11 +156,11 @@ async fn drive<C: Controller>(controller: &C, mut keys: mpsc::UnboundedReceiver<
                 Ok(Ok(next)) => queue.done(key, next),
                 Ok(Err(failure)) => {
                     tracing::debug!(controller = C::NAME, %key, %failure, "to be tried again");
-                    queue.failed(key);
+                    queue.failed(key, failure.is_conflict());
                 }
                 Err(_) => {
                     tracing::error!(controller = C::NAME, %key, "a look ended in a panic");
-                    queue.failed(key);
+                    queue.failed(key, false);
                 }
             },
             key = keys.recv() => match key {
@@ -244,13 +246,18 @@ impl Queue {
         }
     }
 
-    fn failed(&mut self, key: Key) {
+    /// A look failed. Whoever was overtaken by another writer looks again at once, since the news are on their way; a
+    /// failure that repeats itself waits longer and longer.
+    fn failed(&mut self, key: Key, overtaken: bool) {
         let again = self.busy.remove(&key) == Some(true);
         let failures = self.failures.entry(key.clone()).or_default();
         let wait = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(*failures)).min(LONGEST_WAIT);
         *failures += 1;
-        // News after a failure deserve a look at once; a failure that repeats itself waits longer and longer.
-        if again && *failures == 1 { self.add(key) } else { self.add_after(key, wait) }
+        if again && *failures == 1 || overtaken && *failures <= AT_ONCE {
+            self.add(key)
+        } else {
+            self.add_after(key, wait)
+        }
     }
 }
 
@@ -283,7 +290,7 @@ mod tests {
         for _ in 0..3 {
             queue.add(key("a"));
             queue.take();
-            queue.failed(key("a"));
+            queue.failed(key("a"), false);
             queue.due().await;
             queue.wake(Instant::now());
         }

@@ -84,6 +84,15 @@ pub(crate) const TIERS: &[Tier] = &[
         },
     },
     Tier {
+        name: "real infra",
+        about: "the infra cluster's scenarios hold beside the real Kubernetes",
+        needs: &[Need::RealParts],
+        work: Work::CargoTest {
+            arguments: &["test", "--package", "trellis-infra", "--no-fail-fast", "--test", "scenarios"],
+            variables: &[("TRELLIS_CONFORMANCE", "real")],
+        },
+    },
+    Tier {
         name: "facts",
         about: "the lab's tables of kinds, types and rights are what the real Kubernetes says",
         // After the real parts, whose modules and compiled packages it shares.

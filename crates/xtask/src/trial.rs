@@ -11,7 +11,7 @@ use crate::outcome::Outcome;
 use crate::process;
 
 /// More failures than this are not chance, and are not tried again.
-const FEW: usize = 3;
+const FEW: usize = 8;
 
 /// Runs what `command` makes of a filter of tests: first all of them, then the few that failed.
 pub(crate) fn run(command: impl Fn(&[&str]) -> Command) -> Result<Outcome> {
@@ -133,12 +133,12 @@ mod tests {
 
     #[test]
     fn many_failures_and_ends_before_the_end_are_not_tried_again() {
-        let many = ["test a ... FAILED"; 4]
+        let many = ["test a ... FAILED"; 9]
             .into_iter()
-            .chain(["test result: FAILED. 0 passed; 4 failed; 0 ignored"]);
+            .chain(["test result: FAILED. 0 passed; 9 failed; 0 ignored"]);
         let crashed = ["test a ... FAILED"];
         for (first, words) in [
-            (printed(false, &many.collect::<Vec<_>>()), "4 of 4 tests failed"),
+            (printed(false, &many.collect::<Vec<_>>()), "9 of 9 tests failed"),
             (printed(false, &crashed), "did not get to the end; no tests until then"),
         ] {
             let outcome = conclude(&first, |name| panic!("tried {name} again")).unwrap();

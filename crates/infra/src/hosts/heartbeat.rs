@@ -51,6 +51,7 @@ pub(crate) async fn run(context: Context) {
         moment = moment.wrapping_add(1);
         let next = start + INTERVAL / MOMENTS * moment;
         tokio::select! {
+            biased;
             () = sleep_until(next) => {}
             changed = changes.changed() => {
                 if changed.is_err() {

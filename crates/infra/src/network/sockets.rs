@@ -94,6 +94,7 @@ impl Door {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
+                biased;
                 accepted = listener.accept() => match accepted {
                     Ok((client, _)) => drop(connections.spawn(self.clone().forward(client))),
                     Err(failure) => {

@@ -70,6 +70,7 @@ async fn accept(service: Service, listener: TcpListener, tls: TlsAcceptor) {
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
+            biased;
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {

@@ -103,12 +103,14 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
 
 /// Sets what only the server sets, and the name where it is to be generated.
 pub(super) fn fill_system_fields(server: &Server, object: &mut Value) {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let base = object["metadata"]["generateName"].as_str().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (kind, namespace) = (text(&object["kind"]), text(&object["metadata"]["namespace"]));
+    let (mut name, base) = (text(&object["metadata"]["name"]), text(&object["metadata"]["generateName"]));
     if name.is_empty() && !base.is_empty() {
-        object["metadata"]["name"] = server.generated_name(base).into();
+        name = server.generated_name(&kind, &namespace, &base);
+        object["metadata"]["name"] = name.as_str().into();
     }
-    object["metadata"]["uid"] = server.new_uid().into();
+    object["metadata"]["uid"] = server.new_uid(&["uid", &kind, &namespace, &name]).into();
     object["metadata"]["creationTimestamp"] = seconds(server.clock().now()).into();
 }
 

@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use rand::RngExt;
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::prepare::{needs_cluster_ip, needs_health_check_port};
 use super::validate::service_addresses;
@@ -56,9 +56,10 @@ pub fn allocate_service(
     let name = new.at("metadata").text("name").to_owned();
     let fail = |problems: Vec<FieldProblem>| Status::invalid("", "Service", &name, problems);
     families(before.as_ref(), new, &name)?;
+    let luck = luck_of(new.at("metadata").text("uid"));
     let spec = new.object("spec");
-    let mut ports = Ports { taken, used: Vec::new(), dry_run };
-    addresses(before.as_ref(), spec, taken, dry_run).map_err(|why| failure(why, fail))?;
+    let mut ports = Ports { taken, used: Vec::new(), dry_run, luck };
+    addresses(before.as_ref(), spec, taken, (!dry_run).then_some(luck)).map_err(|why| failure(why, fail))?;
     node_ports(before.as_ref(), spec, &mut ports).map_err(|why| failure(why, fail))?;
     let needed = before.as_ref().is_some_and(needs_health_check_port);
     if needs_health_check_port(spec) && !needed {
@@ -258,7 +259,7 @@ fn addresses(
     before: Option<&Value>,
     spec: &mut Value,
     taken: &dyn Taken,
-    dry_run: bool,
+    luck: Option<u32>,
 ) -> Result<(), Refused> {
     let is_new = before.is_none_or(|before| !needs_cluster_ip(before));
     if !is_new
@@ -269,7 +270,8 @@ fn addresses(
     }
     let wanted = spec.list("clusterIPs").first().map(|ip| ip.str().to_owned()).unwrap_or_default();
     if wanted.is_empty() {
-        let chosen = if dry_run { ADDRESSES.0 } else { free_address(taken)? };
+        // A dry run shows an address that nobody gets.
+        let chosen = luck.map_or(Ok(ADDRESSES.0), |luck| free_address(taken, luck))?;
         spec.put("clusterIP", chosen.to_string());
         spec.put("clusterIPs", json!([chosen.to_string()]));
         return Ok(());
@@ -285,7 +287,7 @@ fn addresses(
     let (network, bits) = ADDRESSES;
     let offset = u32::from(address).wrapping_sub(u32::from(network));
     if offset == 0 || offset >= size() - 1 {
-        return refuse(if dry_run {
+        return refuse(if luck.is_none() {
             format!(
                 "the provided IP ({address}) is not in the valid range. The range of valid IPs is {network}/{bits}"
             )
@@ -293,7 +295,7 @@ fn addresses(
             "the provided network does not match the current range".to_owned()
         });
     }
-    if !dry_run && taken.address(address) {
+    if luck.is_some() && taken.address(address) {
         return refuse("provided IP is already allocated".to_owned());
     }
     Ok(())
@@ -304,12 +306,12 @@ const fn size() -> u32 {
 }
 
 /// Any free address of the upper part, or else of the lower one. The first and the last are nobody's.
-fn free_address(taken: &dyn Taken) -> Result<Ipv4Addr, Refused> {
+fn free_address(taken: &dyn Taken, luck: u32) -> Result<Ipv4Addr, Refused> {
     let base = u32::from(ADDRESSES.0);
     let last = size() - 2;
     for (from, to) in [(KEPT_ADDRESSES + 1, last), (1, KEPT_ADDRESSES)] {
         let count = to - from + 1;
-        let start = rand::rng().random_range(0..count);
+        let start = luck % count;
         let free = (0..count)
             .map(|step| Ipv4Addr::from(base + from + (start + step) % count))
             .find(|address| !taken.address(*address));
@@ -325,6 +327,14 @@ struct Ports<'a> {
     /// What this write took already.
     used: Vec<i64>,
     dry_run: bool,
+    /// Where the search begins.
+    luck: u32,
+}
+
+/// Where the search for something free begins: anywhere, but the same for the same object.
+fn luck_of(uid: &str) -> u32 {
+    let digest = Sha256::digest(uid.as_bytes());
+    digest.iter().take(4).fold(0, |luck, byte| (luck << 8) | u32::from(*byte))
 }
 
 impl Ports<'_> {
@@ -353,7 +363,7 @@ impl Ports<'_> {
         let (first, last) = PORTS;
         for (from, to) in [(first + KEPT_PORTS, last), (first, first + KEPT_PORTS - 1)] {
             let count = to - from + 1;
-            let start = rand::rng().random_range(0..count);
+            let start = u16::try_from(self.luck % u32::from(count)).unwrap_or_default();
             let free = (0..count)
                 .map(|step| from + (start + step) % count)
                 .find(|port| !self.used.contains(&i64::from(*port)) && !self.taken.port(*port));

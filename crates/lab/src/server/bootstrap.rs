@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::kinds::ServedKinds;
@@ -99,7 +98,7 @@ impl Parts {
             authorizer: Arc::clone(&authorizer) as Arc<dyn crate::admission::Authorizer>,
         });
         Ok(Server {
-            random: Mutex::new(Server::generator(self.seed)),
+            chance: super::chance::Chance::of(self.seed),
             impersonator: Impersonator::new(Arc::clone(&authorizer)),
             reviews: auth::Reviews {
                 authorizer: Arc::clone(&authorizer),

@@ -51,7 +51,7 @@ impl Server {
             .iter()
             .find(|version| REVIEWS.contains(&version.as_str()))
             .ok_or_else(|| "no supported conversion review versions".to_owned())?;
-        let uid = self.new_uid();
+        let uid = self.new_uid(&["conversion"]);
         let review = json!({
             "apiVersion": format!("apiextensions.k8s.io/{review_version}"), "kind": "ConversionReview",
             "request": {"uid": uid, "desiredAPIVersion": to, "objects": [object]},

@@ -136,7 +136,7 @@ where
     if !call.attributes.user.name.is_empty() {
         server.flows.tell(&server.store, &call.attributes, &mut reply.headers);
     }
-    if let Ok(mut id) = HeaderValue::try_from(server.new_uid()) {
+    if let Ok(mut id) = HeaderValue::try_from(server.new_uid(&["request"])) {
         // No answer has the same one again, so that compression of headers has nothing to remember.
         id.set_sensitive(true);
         reply.headers.insert(HeaderName::from_static("audit-id"), id);

@@ -2,6 +2,7 @@
 
 pub(crate) mod aggregate;
 mod bootstrap;
+mod chance;
 mod convert;
 mod documents;
 pub(crate) mod flow;
@@ -15,8 +16,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
 
 use crate::admission::Admission;
@@ -49,7 +48,7 @@ pub(crate) struct Server {
     registry: Arc<Registry>,
     clock: Arc<dyn Clock>,
     faults: FaultPlan,
-    random: Mutex<StdRng>,
+    chance: chance::Chance,
     pki: Arc<Pki>,
     authenticator: Arc<Authenticator>,
     impersonator: Impersonator,
@@ -145,27 +144,23 @@ impl Server {
         self.store.settled(version).await.map_err(|error| Status::internal(error.to_string()))
     }
 
-    /// A random number from the server's own source, which a seed makes repeatable.
-    pub(crate) fn random_below(&self, limit: usize) -> usize {
-        self.random.lock().random_range(0..limit.max(1))
-    }
-
-    /// A name made of a prefix and some random letters.
-    pub(crate) fn generated_name(&self, base: &str) -> String {
+    /// A name made of a prefix and some random letters, for an object of a kind in a namespace.
+    pub(crate) fn generated_name(&self, kind: &str, namespace: &str, base: &str) -> String {
         let mut end = base.len().min(NAME_PREFIX);
         while !base.is_char_boundary(end) {
             end -= 1;
         }
         let mut name = base[..end].to_owned();
-        for _ in 0..NAME_SUFFIX {
-            name.push(char::from(NAME_LETTERS[self.random_below(NAME_LETTERS.len())]));
+        let random = self.chance.bytes(&["name", kind, namespace, base]);
+        for byte in random.iter().take(NAME_SUFFIX) {
+            name.push(char::from(NAME_LETTERS[usize::from(*byte) % NAME_LETTERS.len()]));
         }
         name
     }
 
-    /// A random uid.
-    pub(crate) fn new_uid(&self) -> String {
-        let mut bytes: [u8; 16] = self.random.lock().random();
+    /// A random uid for something that is called like this.
+    pub(crate) fn new_uid(&self, purpose: &[&str]) -> String {
+        let mut bytes = self.chance.bytes(purpose);
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
         let mut uid = String::with_capacity(36);
@@ -260,14 +255,6 @@ impl Server {
             && no_grace
             && none_of(&new["metadata"]["finalizers"])
             && (!served.is_namespace() || none_of(&new["spec"]["finalizers"]))
-    }
-
-    /// A random generator from a seed, or from the machine.
-    fn generator(seed: Option<u64>) -> StdRng {
-        match seed {
-            Some(seed) => StdRng::seed_from_u64(seed),
-            None => StdRng::from_rng(&mut rand::rng()),
-        }
     }
 }
 

@@ -75,6 +75,7 @@ async fn serve(guest: &Guest, flags: &Flags, client: &Client) -> Result<(), ApiE
             next += HEARTBEAT;
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep_until(next) => {}
             Some(change) = changes.recv() => {
                 if let Some(pod) = change.after {

@@ -224,6 +224,7 @@ impl Handler {
         guests.spawn(async move {
             loop {
                 let changed = tokio::select! {
+                    biased;
                     changed = state.changed() => changed,
                     changed = agent.changed() => changed,
                 };

@@ -52,6 +52,7 @@ async fn attend(machine: Arc<Machine>, stream: DuplexStream) {
         }
     };
     tokio::select! {
+        biased;
         () = show => {}
         () = listen => {}
         _ = state.wait_for(crate::world::machine::State::is_over) => {}

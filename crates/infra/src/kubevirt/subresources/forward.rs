@@ -45,9 +45,11 @@ impl Asked {
         }
         let (port, datagrams) = port(&self.place.rest)?;
         let address = target(&vmi)?;
+        // virt-api has no pod of its own here; the host of the machine reaches it as the components of a cluster do.
+        let from = Source::Host(vmi.text("/status/nodeName").to_owned());
         let caller = Caller::of(call.request)?;
         if datagrams {
-            let fabric = Arc::clone(&self.context.world.fabric);
+            let (fabric, from) = (Arc::clone(&self.context.world.fabric), from.clone());
             return Ok(caller.accept(move |socket| async move {
                 let (near, mut far) = tokio::io::duplex(64 * 1024);
                 // Whoever is outside has no port that an answer could come back to.
@@ -56,13 +58,13 @@ impl Asked {
                     while let Ok(length @ 1..) = far.read(&mut buffer).await {
                         let datagram = Bytes::copy_from_slice(&buffer[..length]);
                         // A datagram that does not arrive is nobody's failure.
-                        let _ = fabric.send(&Source::Outside, port, SocketAddr::new(address, port), datagram);
+                        let _ = fabric.send(&from, port, SocketAddr::new(address, port), datagram);
                     }
                 };
                 tokio::join!(carry(socket, near, std::future::pending()), send);
             }));
         }
-        let connected = self.context.world.fabric.connect(&Source::Outside, address, port).await;
+        let connected = self.context.world.fabric.connect(&from, address, port).await;
         let stream = connected.map_err(|failure| {
             Refusal::internal(format!("dialing VM: dial tcp {address}:{port}: {failure}"))
         })?;

@@ -117,6 +117,7 @@ pub(super) async fn carry(
     tokio::pin!(ended);
     loop {
         tokio::select! {
+            biased;
             read = from.read(&mut buffer) => match read {
                 Ok(0) | Err(_) => break,
                 Ok(length) => {

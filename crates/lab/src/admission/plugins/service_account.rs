@@ -1,7 +1,7 @@
 //! Pods run as a service account: it has to be there, and its token is mounted.
 
-use rand::RngExt as _;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::super::json::{at, items, list, object, text};
 use super::super::review::{Operation, Review};
@@ -39,10 +39,11 @@ pub(crate) fn mutate(review: &mut Review<'_>, reader: &dyn Reader) -> Result<(),
         return Err(absent(review, &namespace, &name));
     };
     let Some(pod) = review.object.as_mut() else { return Ok(()) };
+    let volume = name_after(VOLUME_PREFIX, text(&pod["metadata"]["uid"]));
     let spec = at(pod, "spec");
     let automount = [&spec["automountServiceAccountToken"], &account["automountServiceAccountToken"]];
     if automount.iter().find_map(|wanted| wanted.as_bool()).unwrap_or(true) {
-        mount(spec, &generated_name(VOLUME_PREFIX));
+        mount(spec, &volume);
     }
     if items(&spec["imagePullSecrets"]).next().is_none() {
         let secrets: Vec<Value> =
@@ -111,12 +112,11 @@ fn absent(review: &Review<'_>, namespace: &str, name: &str) -> Status {
     ))
 }
 
-/// A name with five random characters at its end.
-fn generated_name(prefix: &str) -> String {
-    let mut random = rand::rng();
-    let letter = || ALPHABET.get(random.random_range(0..ALPHABET.len())).copied().unwrap_or(b'x');
-    let end: Vec<u8> = std::iter::repeat_with(letter).take(5).collect();
-    format!("{prefix}{}", String::from_utf8_lossy(&end))
+/// A name after a prefix that looks random and comes from the pod's uid, so that a seed makes it repeatable.
+fn name_after(prefix: &str, uid: &str) -> String {
+    let digest = Sha256::digest(uid.as_bytes());
+    let letters = digest.iter().take(5).map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]));
+    prefix.chars().chain(letters).collect()
 }
 
 /// Mounts the token in every container that has nothing in its place, by a volume that is there or by a new one.

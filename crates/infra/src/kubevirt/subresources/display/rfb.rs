@@ -185,6 +185,7 @@ async fn watch(
             }
         }
         let kind = tokio::select! {
+            biased;
             kind = from.read_u8() => kind?,
             changed = state.changed() => match changed {
                 Ok(()) => continue,
