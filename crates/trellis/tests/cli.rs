@@ -344,7 +344,7 @@ fn a_closed_pipe_is_no_failure() {
 fn up_says_what_is_missing_and_usage_errors_have_their_own_code() {
     let output = trellis(&["up"]);
     assert_eq!(code(&output), 7);
-    assert!(err(&output).contains("the lab"), "{}", err(&output));
+    assert!(err(&output).contains("trellis lab"), "{}", err(&output));
     assert_eq!(code(&trellis(&["frobnicate"])), 2);
     assert_eq!(code(&trellis(&["--version"])), 0);
     for shell in ["bash", "zsh", "fish"] {

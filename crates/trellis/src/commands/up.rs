@@ -9,13 +9,12 @@ use crate::output::{Output, print_json, remark};
 
 /// Run everything on this machine: lab, controllers and a demo tenant.
 ///
-/// The parts above the lab's API server are not part of this build yet, so this only says what is missing.
+/// The parts above the lab are not part of this build yet, so this only says what is missing.
 #[derive(Debug, Args)]
 pub(crate) struct Up {}
 
 /// What `up` consists of and is not there yet.
 const MISSING: &[&str] = &[
-    "the infra cluster on the lab's API server: KubeVirt, CDI and Multus emulated",
     "the machine controllers, which keep pools of VMs as manifests ask",
     "the installer, which makes a tenant cluster of a survey or a TenantCluster",
 ];
@@ -27,7 +26,7 @@ impl Up {
             Format::Json => print_json(&json!({ "available": false, "missing": MISSING }))?,
             Format::Human => remark(&format!(
                 "trellis up cannot run yet. It will need, and this build does not have:\n  - {}\n\
-                 What works today: trellis lab runs an embedded Kubernetes API server; validate, render, plan, \
+                 What works today: trellis lab runs an infra cluster with KubeVirt and CDI emulated; validate, render, plan, \
                  convert and explain need no cluster.\n",
                 MISSING.join("\n  - ")
             ))?,

@@ -53,8 +53,9 @@ fn next(status: &Value, is_wanted: bool, disk: Option<&Disk>) -> Step {
         }
         (true, Some(_)) => Step::Nothing,
         (false, Some(_)) => Step::Pull,
-        (false, None) if matches!(phase, "UnMountedFromPod" | "") => Step::Nothing,
-        (false, None) => Step::Unmounted,
+        // Whoever unplugs it says so first.
+        (false, None) if phase == "Detaching" => Step::Unmounted,
+        (false, None) => Step::Nothing,
     }
 }
 
