@@ -254,9 +254,9 @@ impl Queue {
         let wait = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(*failures)).min(LONGEST_WAIT);
         *failures += 1;
         if again && *failures == 1 || overtaken && *failures <= AT_ONCE {
-            self.add(key)
+            self.add(key);
         } else {
-            self.add_after(key, wait)
+            self.add_after(key, wait);
         }
     }
 }
