@@ -51,11 +51,10 @@ fn next(status: &Value, is_wanted: bool, disk: Option<&Disk>) -> Step {
         (true, Some(disk)) if phase != "Ready" || status.text("/target") != disk.target => {
             Step::Ready(disk.target.clone())
         }
-        (true, Some(_)) => Step::Nothing,
         (false, Some(_)) => Step::Pull,
         // Whoever unplugs it says so first.
         (false, None) if phase == "Detaching" => Step::Unmounted,
-        (false, None) => Step::Nothing,
+        (true, Some(_)) | (false, None) => Step::Nothing,
     }
 }
 
