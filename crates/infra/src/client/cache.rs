@@ -187,7 +187,7 @@ impl Cache {
         self.len() == 0
     }
 
-    /// The objects an index has under a word, by key. See [`indexes_of`] for the indexes of a kind.
+    /// The objects an index has under a word, by key. See `indexes_of` for the indexes of a kind.
     pub fn find(&self, index: &'static str, word: &str) -> Vec<Arc<Value>> {
         debug_assert!(
             self.indexes.iter().any(|(name, _)| *name == index),

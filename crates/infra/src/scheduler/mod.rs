@@ -1,7 +1,7 @@
 //! The scheduler: which host a pod runs on, and why on none.
 //!
-//! Deciding is pure: [`cluster`] is what is known, [`filter`] and [`score`] judge nodes by it, [`pick`] and
-//! [`preempt`] choose. Around that, [`run`] feeds changes in, and [`write`](mod@write) tells the API server.
+//! Deciding is pure: `cluster` is what is known, `filter` and `score` judge nodes by it, `pick` and
+//! `preempt` choose. Around that, `run` feeds changes in, and `write` tells the API server.
 
 mod affinity;
 mod cluster;
