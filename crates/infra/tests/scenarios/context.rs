@@ -15,7 +15,7 @@ use trellis_infra::{Infra, Settings};
 use crate::support::Result;
 
 /// How long anything may take; virtual time is free, and on real time nothing should take long.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 /// How time passes in a scenario on the lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

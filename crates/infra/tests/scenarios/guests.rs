@@ -166,7 +166,7 @@ impl Tenant {
                 changes.recv().await;
             }
         };
-        let patience = PATIENCE * 5;
+        let patience = PATIENCE * 2;
         tokio::time::timeout(patience, found).await.map_err(|_| {
             let now = cache.get(&Key::cluster(node)).map(|node| node["status"].to_string());
             format!("the tenant's node is {}", now.unwrap_or_else(|| "not there".to_owned())).into()
@@ -236,7 +236,7 @@ async fn shown(machine: &Machine, text: &str) -> Result {
             seen += &String::from_utf8_lossy(&more);
         }
     };
-    let in_time = tokio::time::timeout(PATIENCE * 5, found).await.is_ok();
+    let in_time = tokio::time::timeout(PATIENCE * 2, found).await.is_ok();
     if in_time { Ok(()) } else { Err(format!("the console never showed {text:?}:\n{seen}").into()) }
 }
 

@@ -32,7 +32,7 @@ const MORE_CONTROLLERS: &[&str] = &[
 ];
 
 /// How long a scenario may take on the machine's time.
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_mins(6);
 
 /// Where scenarios run.
 pub(crate) enum Server {
