@@ -1,6 +1,8 @@
 //! Trellis's own kinds, `trellis.dev/v1alpha1`: the model written down.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+mod machine;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, CustomResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,9 @@ use serde_json::Value;
 use trellis_model::cluster::ClusterSpec;
 use trellis_model::pool::PoolSpec;
 
+pub use self::machine::{
+    Machine, MachineAddress, MachineDeadline, MachineNode, MachineRecord, MachineSpec, MachineStatus,
+};
 use crate::common::{ServerMetadata, ServerWritten};
 
 /// The group and version of all kinds here.
@@ -27,6 +32,7 @@ pub const API_VERSION: &str = "trellis.dev/v1alpha1";
     derive = "PartialEq",
     printcolumn = r#"{"name":"Version","type":"string","jsonPath":".spec.version"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Progress","type":"string","jsonPath":".status.progress.steps"}"#,
     printcolumn = r#"{"name":"Endpoint","type":"string","jsonPath":".status.endpoint"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Ready\")].message"}"#,
@@ -54,9 +60,25 @@ pub struct TenantClusterStatus {
     /// The Secret with its kubeconfig.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubeconfig_secret: Option<String>,
+    /// How far it has come on its way to what is wished.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ClusterProgress>,
     /// What holds for it, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// How far a tenant cluster has come on its way to what is wished.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterProgress {
+    /// How many milestones are behind it, and how many there are, such as `4/10`.
+    pub steps: String,
+    /// The milestone it is on the way to; empty when all is there.
+    #[serde(default)]
+    pub step: String,
+    /// Since when.
+    pub since: Time,
 }
 
 /// A pool of equal machines of one tenant cluster.
@@ -106,15 +128,41 @@ pub struct MachinePoolStatus {
     pub ready_replicas: u32,
     /// How many have had one for long enough.
     pub available_replicas: u32,
+    /// How many of those that are wished for are not available.
+    pub unavailable_replicas: u32,
+    /// How many are going.
+    pub terminating_replicas: u32,
     /// The revision new machines are made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// How far it has come on its way to what is wished; the deadline of an update is counted from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<PoolProgress>,
     /// Which objects are its machines, for the scale subresource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
     /// What holds for it, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// How far a pool has come on its way to what is wished.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolProgress {
+    /// The revision that is wished.
+    pub revision: String,
+    /// How many machines are wished.
+    pub replicas: u32,
+    /// The most machines of that revision that were available so far.
+    pub available: u32,
+    /// The fewest machines that are not wished so far.
+    pub left: u32,
+    /// When one of these last moved.
+    pub at: Time,
+    /// It has been as wished: what happens after that is no longer an update.
+    #[serde(default)]
+    pub done: bool,
 }
 
 /// A document of one of these kinds as a person writes it.
@@ -156,7 +204,7 @@ pub struct OwnMetadata {
 
 /// The definitions of the kinds here, for an infra or management cluster, as JSON.
 pub fn crds() -> Vec<Value> {
-    let definitions = [TenantCluster::crd(), MachinePool::crd()];
+    let definitions = [TenantCluster::crd(), MachinePool::crd(), Machine::crd()];
     definitions.iter().filter_map(|crd| serde_json::to_value(crd).ok()).map(structural).collect()
 }
 

@@ -22,8 +22,13 @@ fn walk(schema: &Value, path: &str, visit: &mut dyn FnMut(&str, &Value)) {
     }
 }
 
+/// The definitions of our own kinds and of the machine kinds of others.
+fn all() -> Vec<Value> {
+    trellis_api::trellis::crds().into_iter().chain(trellis_api::machine_crds::machine_crds()).collect()
+}
+
 fn each_node(visit: &mut dyn FnMut(&str, &Value)) {
-    for crd in trellis_api::trellis::crds() {
+    for crd in all() {
         let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
         walk(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], &kind, visit);
     }
@@ -84,7 +89,7 @@ fn rules_the_types_cannot_say_are_there() {
 }
 
 #[test]
-fn pools_scale_and_both_kinds_have_a_status_and_columns() {
+fn pools_scale_and_all_kinds_have_a_status_and_columns() {
     for crd in trellis_api::trellis::crds() {
         let version = &crd["spec"]["versions"][0];
         assert!(version["subresources"]["status"].is_object());
@@ -92,6 +97,41 @@ fn pools_scale_and_both_kinds_have_a_status_and_columns() {
         if crd["spec"]["names"]["kind"] == "MachinePool" {
             assert_eq!(version["subresources"]["scale"]["specReplicasPath"], ".spec.replicas");
             assert_eq!(version["subresources"]["scale"]["labelSelectorPath"], ".status.selector");
+        }
+    }
+}
+
+#[test]
+fn foreign_kinds_keep_what_others_write_and_can_be_handed_back() {
+    let crds = trellis_api::machine_crds::machine_crds();
+    let names: Vec<&str> = crds.iter().map(|crd| crd["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "machinedeployments.cluster.k8s.io",
+            "machinesets.cluster.k8s.io",
+            "machines.cluster.k8s.io",
+            "machinehealthchecks.cluster.k8s.io",
+            "machinesets.machine.openshift.io",
+            "machines.machine.openshift.io",
+            "machinehealthchecks.machine.openshift.io",
+        ]
+    );
+    for crd in &crds {
+        let (group, kind) = (crd["spec"]["group"].as_str().unwrap(), &crd["spec"]["names"]["kind"]);
+        let version = &crd["spec"]["versions"][0];
+        let schema = &version["schema"]["openAPIV3Schema"]["properties"];
+        assert_eq!(schema["status"]["x-kubernetes-preserve-unknown-fields"], true, "{kind}");
+        // The machine-controller writes the status of a Machine together with the object.
+        let apart = !(group == "cluster.k8s.io" && kind == "Machine");
+        assert_eq!(version["subresources"]["status"].is_object(), apart, "{group} {kind}");
+        let scales = kind == "MachineSet" || kind == "MachineDeployment";
+        assert_eq!(version["subresources"]["scale"].is_object(), scales, "{group} {kind}");
+        let approved = crd["metadata"]["annotations"]["api-approved.kubernetes.io"].is_string();
+        assert_eq!(approved, group.ends_with(".k8s.io"), "{group}");
+        if kind == "Machine" {
+            let value = &schema["spec"]["properties"]["providerSpec"]["properties"]["value"];
+            assert_eq!(value["x-kubernetes-preserve-unknown-fields"], true);
         }
     }
 }
