@@ -81,10 +81,15 @@ pub(crate) fn is_ours(cluster: &Cluster) -> bool {
 
 /// Whether machines of a pool can be rendered at all.
 pub(crate) fn is_renderable(pool: &PoolOf<'_>) -> bool {
+    lacks(pool).is_none()
+}
+
+/// The first thing that a pool lacks before it can have machines.
+pub(crate) fn lacks(pool: &PoolOf<'_>) -> Option<Problem> {
     let mut out = Vec::new();
     let subject = Subject::Cluster(pool.cluster.name.clone());
     check_completeness(pool, &mut Problems::of(subject, &mut out));
-    out.is_empty()
+    out.into_iter().next()
 }
 
 fn check_pool(pool: &PoolOf<'_>, has_services: bool, problems: &mut Problems<'_>) {

@@ -102,7 +102,7 @@ fn identity(source: &ImageSource) -> Option<(&str, Option<&str>)> {
 
 /// The golden volume a pool's machines clone, if its image is delivered that way. Pools share one where
 /// image and storage are the same.
-fn golden_name(cluster: &Cluster, template: &MachineTemplate) -> Option<String> {
+pub(crate) fn golden_name(cluster: &Cluster, template: &MachineTemplate) -> Option<String> {
     let Image { source: Some(source), delivery: ImageDelivery::Golden, .. } = &template.image else {
         return None;
     };

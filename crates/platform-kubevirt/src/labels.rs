@@ -23,6 +23,8 @@ pub(crate) const ROLE: &str = "trellis.dev/role";
 pub(crate) const MACHINE: &str = "trellis.dev/machine";
 /// The revision a machine was made from.
 pub(crate) const REVISION: &str = "trellis.dev/revision";
+/// The run of a machine that a move was asked for; on the moves we ask for.
+pub(crate) const INSTANCE: &str = "trellis.dev/instance";
 /// Who keeps an object.
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The cluster, in the words of the cloud controller manager, which selects machines by it.

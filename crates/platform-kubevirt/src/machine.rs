@@ -2,37 +2,21 @@
 
 use trellis_model::canonical::Revision;
 use trellis_model::machine::MachineTemplate;
-use trellis_model::placement::Locality;
 use trellis_model::resolve::{ResolvedPool, resolve};
 use trellis_model::{Cluster, Pool};
+use trellis_platform::MachineIdentity;
 
 use crate::names;
 
-/// Which machine is meant: decided when it is made, recorded, and passed in ever after. A machine keeps its
-/// name, its revision and its zone although its pool changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MachineIdentity {
-    /// Its name.
-    pub name: String,
-    /// Its number in the pool, from zero; addresses are dealt out by it.
-    pub ordinal: u32,
-    /// The revision it was made from.
-    pub revision: Revision,
-    /// The zone it is in.
-    pub zone: Option<Locality>,
+/// The identity of a machine that is made now, with that number.
+pub fn fresh_identity(cluster: &Cluster, pool: &Pool, ordinal: u32) -> MachineIdentity {
+    of_revision(cluster, pool, Revision::of(cluster, pool), ordinal)
 }
 
-impl MachineIdentity {
-    /// The identity of a machine that is made now, with that number.
-    pub fn fresh(cluster: &Cluster, pool: &Pool, ordinal: u32) -> Self {
-        Self::of_revision(cluster, pool, Revision::of(cluster, pool), ordinal)
-    }
-
-    fn of_revision(cluster: &Cluster, pool: &Pool, revision: Revision, ordinal: u32) -> Self {
-        let name = names::machine_name(cluster, pool, &revision, ordinal);
-        let zone = pool.spec.template.placement.zone_of(ordinal).cloned();
-        Self { name, ordinal, revision, zone }
-    }
+fn of_revision(cluster: &Cluster, pool: &Pool, revision: Revision, ordinal: u32) -> MachineIdentity {
+    let name = names::machine_name(cluster, pool, &revision, ordinal);
+    let zone = pool.spec.template.placement.zone_of(ordinal).cloned();
+    MachineIdentity { name, ordinal, revision, zone }
 }
 
 /// A machine of a pool.
@@ -84,7 +68,7 @@ impl<'a> PoolOf<'a> {
     /// The machine that would be made now with that number.
     pub(crate) fn fresh(&self, ordinal: u32) -> Machine<'_> {
         let revision = self.revision.clone();
-        self.machine(MachineIdentity::of_revision(self.cluster, self.pool, revision, ordinal), None)
+        self.machine(of_revision(self.cluster, self.pool, revision, ordinal), None)
     }
 
     /// All machines of the pool as they would be made now, by number.

@@ -64,7 +64,7 @@ pub(crate) fn golden(cluster: &Cluster, identity: &impl serde::Serialize) -> Str
 ///
 /// In a namespace named like the cluster the plain name is free for it, and makes
 /// `<endpoint>.<cluster>.svc.cluster.local` resolve.
-pub(crate) fn endpoint(cluster: &Cluster, endpoint: &str) -> String {
+pub fn endpoint(cluster: &Cluster, endpoint: &str) -> String {
     if cluster.name.as_str() == cluster.infra_namespace() {
         endpoint.to_owned()
     } else {
@@ -104,15 +104,30 @@ pub(crate) fn network_data(machine: &str) -> String {
     bounded(machine, "-network-data")
 }
 
+/// A move of a run of a machine.
+pub(crate) fn migration(machine: &str, instance_uid: &str, attempt: u32) -> String {
+    bounded(machine, &format!("-move-{}-{attempt}", short_hash(&instance_uid)))
+}
+
 /// What tells a machine from every other: its namespace, cluster and name.
 fn identity<'a>(cluster: &'a Cluster, machine: &'a str) -> (&'a str, &'a str, &'a str) {
     (cluster.infra_namespace(), cluster.name.as_str(), machine)
 }
 
-/// A machine's firmware identifier. Guests key licences and machine ids on it, so that a machine that
-/// is made again under its name must get it again.
+/// The firmware identifier of a machine that nobody has a Machine object of. Guests key licences and machine ids on it,
+/// so that it is the same whenever the machine is rendered.
 pub(crate) fn firmware_uuid(cluster: &Cluster, machine: &str) -> String {
-    let hex = canonical::hash(&identity(cluster, machine));
+    uuid(&canonical::hash(&identity(cluster, machine)))
+}
+
+/// The firmware identifier of the machine of a Machine object. A Node is known by it, and names are used again: another
+/// Machine of the same name has another one, and the same Machine whose VM is made again has the same.
+pub(crate) fn firmware_uuid_of(machine_uid: &str) -> String {
+    uuid(&canonical::hash(&("machine", machine_uid)))
+}
+
+/// An identifier in the usual form, from the digits of a hash.
+fn uuid(hex: &str) -> String {
     let digit = |i: usize| hex.as_bytes().get(i).copied().map_or('0', char::from);
     let part = |from: usize, to: usize| (from..to).map(digit).collect::<String>();
     // The two bits above the variant's free ones are `10`.

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{
     PodAffinityTerm, PodAntiAffinity, PreferredSchedulingTerm, Toleration, TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use trellis_model::names::LabelValue;
 use trellis_model::placement::{
     self, HOSTNAME_LABEL, HostRule, Locality, Placement, Preset, REGION_LABEL, Spread, Strength, ZONE_LABEL,
@@ -86,17 +87,29 @@ pub(crate) fn affinity(machine: &Machine<'_>) -> Option<Affinity> {
     (affinity != Affinity::default()).then_some(affinity)
 }
 
+/// The pool of the machine that a control plane begins with.
+pub const BOOTSTRAP_POOL: &str = "bootstrap";
+
 type MachineTerms = (Option<Vec<PodAffinityTerm>>, Option<Vec<WeightedPodAffinityTerm>>);
 
 fn machine_terms(machine: &Machine<'_>, wish: Preset) -> Option<MachineTerms> {
-    // All masters of a cluster keep apart, whatever pools they are in: they fail together otherwise.
+    // All masters of a cluster keep apart, whatever pools they are in: they fail together otherwise. The machine they
+    // begin with is none of them, and must find a place beside one where there are no more hosts than masters.
     let others = match machine.pool.spec.role {
-        Role::ControlPlane => labels::select_control_plane(machine.cluster),
-        Role::Worker => select_pool(machine),
+        Role::ControlPlane => {
+            let mut others = labels::selector(labels::select_control_plane(machine.cluster));
+            others.match_expressions = Some(vec![LabelSelectorRequirement {
+                key: labels::POOL.to_owned(),
+                operator: "NotIn".to_owned(),
+                values: Some(vec![BOOTSTRAP_POOL.to_owned()]),
+            }]);
+            others
+        }
+        Role::Worker => labels::selector(select_pool(machine)),
     };
     let term = PodAffinityTerm {
         topology_key: HOSTNAME_LABEL.to_owned(),
-        label_selector: Some(labels::selector(others)),
+        label_selector: Some(others),
         ..PodAffinityTerm::default()
     };
     Some(match wish.strength()? {

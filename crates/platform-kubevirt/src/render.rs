@@ -1,9 +1,10 @@
 //! An estate as objects, in the order they are created.
 
 use trellis_model::{Cluster, Estate, Pool, Problem, Subject};
+use trellis_platform::MachineIdentity;
 
 use crate::check::{self, check_names, is_ours, is_renderable};
-use crate::machine::{Machine, MachineIdentity, PoolOf};
+use crate::machine::{Machine, PoolOf};
 use crate::object::Object;
 use crate::{flavors, images, isolation, networks, services, user_data, vm};
 

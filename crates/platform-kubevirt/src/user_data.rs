@@ -7,6 +7,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
 use serde::Serialize;
 use trellis_api::kubevirt::CloudInitConfigDrive;
+use trellis_model::Cluster;
 use trellis_model::access::SshKey;
 use trellis_model::image::FirstBoot;
 
@@ -152,12 +153,29 @@ fn generated(machine: &Machine<'_>) -> String {
     }
 }
 
-/// The machine's full name: below the cluster's domain, else the one its Service gives it.
+/// User data that says the host name and nothing else, for a machine that has read its own and may start again.
+///
+/// Ignition reads user data once in the life of a disk, cloud-init at each start: what is there then must be for
+/// cloud-init.
+pub(crate) fn nothing(machine: &str) -> String {
+    #[derive(Serialize)]
+    struct Hostname<'a> {
+        hostname: &'a str,
+    }
+    format!("#cloud-config\n{}\n", json(&Hostname { hostname: machine }))
+}
+
+/// The machine's full name.
 fn fqdn(machine: &Machine<'_>) -> String {
-    let cluster = machine.cluster;
+    format!("{}.{}", machine.name(), machine_domain(machine.cluster))
+}
+
+/// What follows a machine's name in its full name: the cluster's domain, else what its Service gives it. Names are
+/// what stays: behind masquerade addresses change with every start.
+pub fn machine_domain(cluster: &Cluster) -> String {
     match &cluster.spec.base_domain {
-        Some(domain) => format!("{}.{}.{domain}", machine.name(), cluster.name),
-        None => format!("{}.{}.svc.cluster.local", machine.name(), cluster.infra_namespace()),
+        Some(domain) => format!("{}.{domain}", cluster.name),
+        None => format!("{}.svc.cluster.local", cluster.infra_namespace()),
     }
 }
 

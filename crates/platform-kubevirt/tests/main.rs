@@ -6,12 +6,17 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 #![expect(clippy::needless_pass_by_value, reason = "`json!` is written where it is passed")]
 
+mod acting;
 mod admission;
 mod builders;
+mod images;
 mod networking;
 mod objects;
+mod odd;
+mod others;
 mod placement;
 mod problems;
 mod properties;
+mod seeing;
 mod shapes;
 mod volumes;

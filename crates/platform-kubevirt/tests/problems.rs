@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trellis_model::{Estate, Problem, Severity};
-use trellis_platform_kubevirt::{MachineIdentity, check, missing, render, render_machine};
+use trellis_platform_kubevirt::{check, fresh_identity, missing, render, render_machine};
 
 use crate::builders::{cluster, demo, of_kind, pool, templated};
 
@@ -47,7 +47,7 @@ fn clusters_of_other_platforms_are_left_out_with_one_error() {
         "oVirt machines are rendered by the oVirt platform, which is not part of this build"
     );
     let (cluster, pool) = (&estate.clusters[0], &estate.pools[0]);
-    assert!(render_machine(cluster, pool, &MachineIdentity::fresh(cluster, pool, 0), None).is_empty());
+    assert!(render_machine(cluster, pool, &fresh_identity(cluster, pool, 0), None).is_empty());
 }
 
 #[test]

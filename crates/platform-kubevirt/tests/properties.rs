@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 use trellis_model::{Estate, validate};
-use trellis_platform_kubevirt::{MachineIdentity, Object, check, missing, render, render_machine};
+use trellis_platform_kubevirt::{Object, check, fresh_identity, missing, render, render_machine};
 
 use crate::admission;
 use crate::builders::{cluster, errors, merged, of_kind, pool};
@@ -264,7 +264,7 @@ proptest! {
         for pool in &estate.pools {
             let cluster = estate.cluster(&pool.spec.cluster).unwrap();
             for ordinal in 0..pool.spec.replicas {
-                let alone = render_machine(cluster, pool, &MachineIdentity::fresh(cluster, pool, ordinal), None);
+                let alone = render_machine(cluster, pool, &fresh_identity(cluster, pool, ordinal), None);
                 prop_assert!(!alone.is_empty() && alone.iter().all(|object| all.contains(object)));
             }
         }
