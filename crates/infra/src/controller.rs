@@ -101,6 +101,19 @@ impl Watch {
     }
 }
 
+/// Does something that one object must not be able to end everything with: a panic in it is told and comes to nothing.
+pub(crate) fn unharmed<T>(
+    who: &'static str,
+    about: &dyn std::fmt::Display,
+    act: impl FnOnce() -> T,
+) -> Option<T> {
+    let done = std::panic::catch_unwind(AssertUnwindSafe(act));
+    if done.is_err() {
+        tracing::error!(who, %about, "what was done about an object ended in a panic");
+    }
+    done.ok()
+}
+
 /// Drives a controller until the task is dropped.
 pub async fn run<C: Controller>(controller: Arc<C>) {
     let (sender, keys) = mpsc::unbounded_channel();
@@ -113,7 +126,9 @@ pub async fn run<C: Controller>(controller: Arc<C>) {
         let mut changes = watch.cache.changes();
         feeds.spawn(async move {
             while let Some(change) = changes.recv().await {
-                for key in (watch.keys)(&change) {
+                // A bug in a mapping must not end the watch.
+                let Some(keys) = unharmed(C::NAME, &change.key(), || (watch.keys)(&change)) else { continue };
+                for key in keys {
                     if sender.send(key).is_err() {
                         return;
                     }
@@ -130,7 +145,17 @@ pub async fn run<C: Controller>(controller: Arc<C>) {
             }
         });
     }
-    drive(&*controller, keys).await;
+    let driven = drive(&*controller, keys);
+    tokio::pin!(driven);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut driven => return,
+            Some(ended) = feeds.join_next() => {
+                tracing::error!(controller = C::NAME, ?ended, "a watch of a controller has ended");
+            }
+        }
+    }
 }
 
 async fn drive<C: Controller>(controller: &C, mut keys: mpsc::UnboundedReceiver<Key>) {
@@ -145,8 +170,8 @@ async fn drive<C: Controller>(controller: &C, mut keys: mpsc::UnboundedReceiver<
             && let Some(key) = queue.take()
         {
             looks.push(async move {
-                // A bug in one look must not end the others.
-                let looked = AssertUnwindSafe(controller.look(&key)).catch_unwind().await;
+                // A bug in one look must not end the others, be it before the first time it waits or after.
+                let looked = AssertUnwindSafe(async { controller.look(&key).await }).catch_unwind().await;
                 (key, looked)
             });
         }
@@ -199,7 +224,8 @@ impl Queue {
         if self.queued.contains(&key) {
             return;
         }
-        let at = Instant::now() + wait;
+        // What is centuries away never comes.
+        let Some(at) = Instant::now().checked_add(wait) else { return };
         if self.due.get(&key).is_none_or(|due| *due > at) {
             self.due.insert(key.clone(), at);
             self.later.push(Reverse((at, key)));
@@ -267,6 +293,79 @@ mod tests {
 
     fn key(name: &str) -> Key {
         Key::cluster(name)
+    }
+
+    struct Faulty {
+        cache: Arc<Cache>,
+        seen: mpsc::UnboundedSender<String>,
+    }
+
+    impl Controller for Faulty {
+        const NAME: &'static str = "faulty";
+
+        fn watches(&self) -> Vec<Watch> {
+            vec![Watch::mapped(&self.cache, |change| {
+                assert!(change.key().name != "bad", "a bug");
+                vec![change.key()]
+            })]
+        }
+
+        async fn look(&self, key: &Key) -> Looked {
+            let _ = self.seen.send(key.name.clone());
+            Ok(Next::Done)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_cannot_be_mapped_does_not_end_the_watch() {
+        let cache = Arc::new(Cache::new(&crate::kinds::NODE));
+        let node = |name: &str, version: &str| serde_json::json!({"metadata": {"name": name, "resourceVersion": version}});
+        cache.learn_all(vec![node("bad", "1"), node("good", "2")], 2);
+        let (seen, mut looks) = mpsc::unbounded_channel();
+        let mut task = tokio::task::JoinSet::new();
+        task.spawn(run(Arc::new(Faulty { cache: Arc::clone(&cache), seen })));
+        assert_eq!(looks.recv().await.as_deref(), Some("good"));
+        cache.learn(node("later", "3"));
+        assert_eq!(looks.recv().await.as_deref(), Some("later"));
+    }
+
+    /// Cannot look at one object.
+    struct Frail {
+        cache: Arc<Cache>,
+        seen: mpsc::UnboundedSender<(String, Instant)>,
+    }
+
+    impl Controller for Frail {
+        const NAME: &'static str = "frail";
+
+        fn watches(&self) -> Vec<Watch> {
+            vec![Watch::each(&self.cache)]
+        }
+
+        async fn look(&self, key: &Key) -> Looked {
+            let _ = self.seen.send((key.name.clone(), Instant::now()));
+            assert!(key.name != "bad", "a bug");
+            Ok(Next::Done)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_panics_is_repeated_later_and_stops_nobody() {
+        let cache = Arc::new(Cache::new(&crate::kinds::NODE));
+        let node = |name: &str, version: &str| serde_json::json!({"metadata": {"name": name, "resourceVersion": version}});
+        cache.learn_all(vec![node("bad", "1"), node("good", "2")], 2);
+        let (seen, mut looks) = mpsc::unbounded_channel();
+        let mut task = tokio::task::JoinSet::new();
+        task.spawn(run(Arc::new(Frail { cache: Arc::clone(&cache), seen })));
+        let mut next = async || looks.recv().await.unwrap();
+        let (first, start) = next().await;
+        assert_eq!((first.as_str(), next().await.0.as_str()), ("bad", "good"));
+        for wait in [5, 15, 35] {
+            let (again, at) = next().await;
+            assert_eq!((again.as_str(), at - start), ("bad", Duration::from_millis(wait)));
+        }
+        cache.learn(node("later", "3"));
+        assert_eq!(next().await.0, "later");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,18 +1,25 @@
 //! A whole infra cluster.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::client::{ApiError, Client, Identity};
 use crate::clock::Clock;
 use crate::context::{Context, Tasks};
 use crate::guests::Programs;
-use crate::service::Service;
+use crate::kinds::CONFIG_MAP;
 use crate::service::install::{self, Reach};
 use crate::service::serve::{self, Listening, ServeError};
-use crate::settings::Settings;
+use crate::service::{Access, FrontProxy, Service, access};
+use crate::settings::{Manager, Settings};
 use crate::stages::Stages;
 use crate::world::World;
-use crate::{cdi, crds, hosts, kubevirt, network, scheduler, storage};
+use crate::{cdi, crds, hosts, kubevirt, manager, network, scheduler, storage};
+
+/// How often an API server is asked how it can be told from others.
+const PATIENCE: u32 = 60;
+/// How long to wait in between.
+const POLL: Duration = Duration::from_millis(500);
 
 /// Why an infra cluster cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -38,12 +45,17 @@ impl Infra {
     /// A cluster on the API server of `client`, whose user has to have all rights. Nothing happens before it is
     /// started. Has to be called inside a tokio runtime.
     pub fn new(client: kube::Client, settings: Settings, programs: Programs) -> Self {
+        Self::on(World::default(), client, settings, programs)
+    }
+
+    /// The same on a world that is there already.
+    pub fn on(world: World, client: kube::Client, settings: Settings, programs: Programs) -> Self {
         let clock = settings.virtual_start.map_or(Clock::System, Clock::starting_at);
         let context = Context {
             client: Client::new(client, Identity::INSTALLER),
             clock,
             stages: Stages::new(settings.profile, settings.seed),
-            world: World::default(),
+            world,
             settings: Arc::new(settings),
             programs: Arc::new(programs),
         };
@@ -67,15 +79,29 @@ impl Infra {
 
     /// Sets the cluster up beside any API server that reaches loopback, and starts its components.
     pub async fn start_beside(&mut self) -> Result<(), InfraError> {
-        let listening = self.listen().await?;
+        let front_proxy = self.front_proxy().await?;
+        let listening = self.listen(Access::Reviews, Some(front_proxy)).await?;
         self.start(Some(listening)).await
     }
 
-    async fn listen(&self) -> Result<Listening, ServeError> {
+    /// How the API server can be told from others. It says so soon after it has started.
+    async fn front_proxy(&self) -> Result<FrontProxy, InfraError> {
+        let key = access::front_proxy_key();
+        for _ in 0..PATIENCE {
+            let found = self.context.client.get(&CONFIG_MAP, &key).await?;
+            if let Some(found) = found.as_ref().and_then(FrontProxy::of) {
+                return Ok(found);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Err(ServeError::FrontProxy(format!("{key} does not say what it shows")).into())
+    }
+
+    async fn listen(&self, access: Access, front_proxy: Option<FrontProxy>) -> Result<Listening, ServeError> {
         let names: Vec<String> =
             install::SERVICES.iter().map(|(namespace, name)| format!("{name}.{namespace}.svc")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        serve::listen(self.service(), &names).await
+        serve::listen(self.service().with(access), &names, front_proxy).await
     }
 
     async fn start(&mut self, listening: Option<Listening>) -> Result<(), InfraError> {
@@ -87,7 +113,7 @@ impl Infra {
         hosts::install(context).await?;
         // Uploads come from outside the cluster: they need an address even where the services are mounted.
         let uploads = match &listening {
-            None if context.settings.sockets => Some(self.listen().await?),
+            None if context.settings.sockets => Some(self.listen(Access::Uploads, None).await?),
             _ => None,
         };
         let url = uploads.as_ref().or(listening.as_ref()).map(|at| (format!("https://{}", at.address), at));
@@ -98,6 +124,9 @@ impl Infra {
         kubevirt::shapes::common::install(context).await?;
         network::start(context, &mut self.tasks);
         hosts::start(context, &mut self.tasks);
+        if context.settings.manager == Manager::Embedded {
+            manager::start(context, &mut self.tasks);
+        }
         scheduler::start(context, &mut self.tasks);
         storage::start(context, &mut self.tasks);
         cdi::start(context, &mut self.tasks);

@@ -97,10 +97,22 @@ table! {
     PV = "" "v1" "PersistentVolume" "persistentvolumes" false true;
     /// Quotas.
     RESOURCE_QUOTA = "" "v1" "ResourceQuota" "resourcequotas" true true;
+    /// Equal pods, as they were kept before there were replica sets.
+    REPLICATION_CONTROLLER = "" "v1" "ReplicationController" "replicationcontrollers" true true;
     /// Leases: heartbeats and locks.
     LEASE = "coordination.k8s.io" "v1" "Lease" "leases" true false;
     /// Pods on every node.
     DAEMON_SET = "apps" "v1" "DaemonSet" "daemonsets" true true;
+    /// Pods that are replaced bit by bit.
+    DEPLOYMENT = "apps" "v1" "Deployment" "deployments" true true;
+    /// Equal pods.
+    REPLICA_SET = "apps" "v1" "ReplicaSet" "replicasets" true true;
+    /// Pods with names of their own.
+    STATEFUL_SET = "apps" "v1" "StatefulSet" "statefulsets" true true;
+    /// Pods that end.
+    JOB = "batch" "v1" "Job" "jobs" true true;
+    /// Jobs that are started at times.
+    CRON_JOB = "batch" "v1" "CronJob" "cronjobs" true true;
     /// What a controller remembers of an earlier state.
     CONTROLLER_REVISION = "apps" "v1" "ControllerRevision" "controllerrevisions" true false;
     /// Where services lead.

@@ -18,15 +18,18 @@ pub mod hosts;
 mod infra;
 pub mod kinds;
 pub mod kubevirt;
+pub mod logs;
 pub mod manager;
 pub mod network;
 pub mod object;
 pub mod quantity;
+mod roles;
 pub mod scheduler;
 pub mod service;
 pub mod settings;
 pub mod stages;
 pub mod storage;
+mod waits;
 pub mod world;
 
 pub use infra::{Infra, InfraError};

@@ -70,6 +70,8 @@ pub trait Object {
     fn annotation(&self, name: &str) -> &str;
     /// Whether the object is being deleted.
     fn is_deleting(&self) -> bool;
+    /// Whether the object has come to its end, well or badly: a pod, an instance, a migration.
+    fn is_over(&self) -> bool;
     /// Whether a finalizer is there.
     fn has_finalizer(&self, name: &str) -> bool;
     /// The owner that controls the object: an entry of `metadata.ownerReferences`.
@@ -146,6 +148,10 @@ impl Object for Value {
 
     fn is_deleting(&self) -> bool {
         self["metadata"]["deletionTimestamp"].is_string()
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.text("/status/phase"), "Succeeded" | "Failed")
     }
 
     fn has_finalizer(&self, name: &str) -> bool {
@@ -258,9 +264,13 @@ impl<'a> Condition<'a> {
     }
 
     /// Puts the condition into `status.conditions`; the transition time changes only with the status. True if
-    /// anything changed. KubeVirt writes an explicit null as the last probe time, which callers add where needed.
+    /// anything changed. Conditions of KubeVirt's own objects have a time of the last probe, which is null as a rule.
     pub fn put(&self, object: &mut Value, now: &str) -> bool {
         let mut new = json!({"type": self.kind, "status": self.status, "lastTransitionTime": now});
+        let has_probe_time = object.text("/apiVersion").starts_with("kubevirt.io/");
+        if has_probe_time {
+            new["lastProbeTime"] = Value::Null;
+        }
         for (name, text) in [("reason", self.reason), ("message", self.message)] {
             if !text.is_empty() {
                 new[name] = text.into();
@@ -283,6 +293,9 @@ impl<'a> Condition<'a> {
                 }
                 // Whatever else is in the old one, such as a probe time, stays.
                 let mut merged = old.clone();
+                if has_probe_time && merged.get("lastProbeTime").is_none() {
+                    merged["lastProbeTime"] = Value::Null;
+                }
                 for name in ["status", "lastTransitionTime", "reason", "message"] {
                     match new.get(name) {
                         Some(value) => merged[name] = value.clone(),
@@ -305,6 +318,16 @@ pub fn drop_condition(object: &mut Value, kind: &str) -> bool {
     let before = list.len();
     list.retain(|one| one["type"] != kind);
     list.len() != before
+}
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

@@ -40,8 +40,6 @@ pub struct Settings {
     pub sockets: bool,
     /// Who does what a kube-controller-manager does beyond the API server's own objects: nodes, volumes, endpoints.
     pub manager: Manager,
-    /// The address of a name server for names outside the cluster, or nothing for none.
-    pub resolver: Option<IpAddr>,
 }
 
 /// Who does the work of a controller manager.
@@ -92,7 +90,6 @@ impl Default for Settings {
             cluster_domain: "cluster.local".to_owned(),
             sockets: false,
             manager: Manager::Embedded,
-            resolver: None,
         }
     }
 }

@@ -85,22 +85,24 @@ fn one() -> u32 {
 }
 
 /// What a stage comes to for one object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// How long it takes.
     pub after: Duration,
     /// What comes then.
     pub effect: Effect,
+    /// The number of the added rule that decided; nothing where a built-in one did, or none.
+    rule: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     /// The built-in rules.
     base: Vec<Rule>,
-    /// The rules added later, newest last.
-    added: Vec<Rule>,
-    /// How often the rules were changed.
-    revision: u64,
+    /// The rules added later by number, newest last.
+    added: Vec<(u64, Rule)>,
+    /// How many rules were added so far: no two have the same number, even if they have the same name.
+    count: u64,
 }
 
 /// The table of rules. Clones share it.
@@ -111,6 +113,9 @@ pub struct Stages {
     table: Arc<RwLock<Table>>,
     changed: Arc<tokio::sync::Notify>,
 }
+
+/// How many times as often things are tried again where nothing takes any time.
+const QUICKLY: u32 = 10;
 
 /// The rules every lab begins with.
 const BUILT_IN: &str = include_str!("stages.json");
@@ -129,6 +134,15 @@ impl Stages {
         self.profile
     }
 
+    /// How long somebody waits before trying again who would wait so long on a real cluster. Where nothing takes any
+    /// time, what is waited for is there soon.
+    pub fn pause(&self, usual: Duration) -> Duration {
+        match self.profile {
+            Profile::Instant => usual / QUICKLY,
+            Profile::Realistic => usual,
+        }
+    }
+
     /// The seed of all chance.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -137,8 +151,9 @@ impl Stages {
     /// Adds a rule that goes before the older ones.
     pub fn add(&self, rule: Rule) {
         let mut table = self.table.write();
-        table.added.push(rule);
-        table.revision += 1;
+        table.count += 1;
+        let number = table.count;
+        table.added.push((number, rule));
         drop(table);
         self.changed.notify_waiters();
     }
@@ -147,9 +162,8 @@ impl Stages {
     pub fn remove(&self, name: &str) -> usize {
         let mut table = self.table.write();
         let before = table.added.len();
-        table.added.retain(|rule| rule.name != name);
+        table.added.retain(|(_, rule)| rule.name != name);
         let removed = before - table.added.len();
-        table.revision += 1;
         drop(table);
         self.changed.notify_waiters();
         removed
@@ -167,14 +181,15 @@ impl Stages {
         names.into_iter().collect()
     }
 
-    /// How often the rules were changed: who waits on a stage that hangs asks again when this is another number.
-    pub fn revision(&self) -> u64 {
-        self.table.read().revision
+    /// Whether the rule that decided an outcome was taken away. Who waits on a stage that hangs asks again then and
+    /// only then: each question takes one of the times of a rule, and other rules have nothing to do with it.
+    pub fn is_gone(&self, outcome: &Outcome) -> bool {
+        outcome.rule.is_some_and(|number| self.table.read().added.iter().all(|(other, _)| *other != number))
     }
 
     /// The rules that were added.
     pub fn added(&self) -> Vec<Rule> {
-        self.table.read().added.clone()
+        self.table.read().added.iter().map(|(_, rule)| rule.clone()).collect()
     }
 
     /// What a stage comes to for an object, the `attempt`-th time.
@@ -190,18 +205,18 @@ impl Stages {
                 && rule.times != Some(0)
                 && rule.matches.iter().all(|(pointer, text)| holds(object, pointer, text))
         };
-        if let Some(rule) = table.added.iter_mut().rev().find(|rule| applies(rule)) {
+        if let Some((number, rule)) = table.added.iter_mut().rev().find(|(_, rule)| applies(rule)) {
             if let Some(times) = &mut rule.times {
                 *times -= 1;
             }
-            return outcome_of(rule, chance);
+            return Outcome { rule: Some(*number), ..outcome_of(rule, chance) };
         }
         let most = table.base.iter().filter(|rule| applies(rule)).map(|rule| rule.matches.len()).max();
         let mut fitting: Vec<_> =
             table.base.iter().filter(|rule| applies(rule) && Some(rule.matches.len()) == most).collect();
         let total: u64 = fitting.iter().map(|rule| u64::from(rule.weight)).sum();
         if total == 0 {
-            return Outcome { after: Duration::ZERO, effect: Effect::Pass };
+            return Outcome::default();
         }
         let mut pick = chance % total;
         fitting.retain(|rule| {
@@ -211,25 +226,36 @@ impl Stages {
             here
         });
         let rule = fitting.first();
-        rule.map_or(Outcome { after: Duration::ZERO, effect: Effect::Pass }, |rule| {
-            outcome_of(rule, chance.rotate_left(32))
-        })
+        rule.map_or_else(Outcome::default, |rule| outcome_of(rule, chance.rotate_left(32)))
     }
 
-    /// Waits until a stage is passed; the message where it fails. A stage that hangs is asked again whenever the
-    /// rules change.
-    pub async fn pass(&self, stage: &str, object: &Value, attempt: u64) -> Result<(), String> {
+    /// What a stage comes to for an object as soon as no rule lets it hang: that takes one of the times of the rule,
+    /// however long it lasts, and ends with the rule.
+    pub async fn settled(&self, stage: &str, object: &Value, attempt: u64) -> Outcome {
         loop {
-            let changed = self.changed.notified();
             let outcome = self.outcome(stage, object, attempt);
-            if !outcome.after.is_zero() {
-                tokio::time::sleep(outcome.after).await;
+            if outcome.effect != Effect::Hang {
+                return outcome;
             }
-            match outcome.effect {
-                Effect::Pass => return Ok(()),
-                Effect::Fail(message) => return Err(message),
-                Effect::Hang => changed.await,
+            loop {
+                let changed = self.changed.notified();
+                if self.is_gone(&outcome) {
+                    break;
+                }
+                changed.await;
             }
+        }
+    }
+
+    /// Waits until a stage is passed; the message where it fails.
+    pub async fn pass(&self, stage: &str, object: &Value, attempt: u64) -> Result<(), String> {
+        let outcome = self.settled(stage, object, attempt).await;
+        if !outcome.after.is_zero() {
+            tokio::time::sleep(outcome.after).await;
+        }
+        match outcome.effect {
+            Effect::Fail(message) => Err(message),
+            Effect::Pass | Effect::Hang => Ok(()),
         }
     }
 
@@ -245,6 +271,14 @@ impl Stages {
 }
 
 fn holds(object: &Value, pointer: &str, text: &str) -> bool {
+    // What was made for an object is known by that object's name too: people name the DataVolume, not its claim.
+    if pointer == "/metadata/name" && !text.is_empty() {
+        let owners = object.list("/metadata/ownerReferences").iter().map(|owner| owner.text("/name"));
+        let bound = ["/spec/claimRef/name", "/spec/volumeSnapshotRef/name"].map(|place| object.text(place));
+        if owners.chain(bound).any(|name| name == text) {
+            return true;
+        }
+    }
     match object.pointer(pointer) {
         None | Some(Value::Null) => text.is_empty(),
         Some(Value::String(found)) => found == text,
@@ -258,7 +292,7 @@ fn outcome_of(rule: &Rule, chance: u64) -> Outcome {
     let spread = (rule.delay.max - rule.delay.min).max(0.0);
     let share = f64::from(u32::try_from(chance % 1000).unwrap_or_default()) / 1000.0;
     let after = Duration::try_from_secs_f64(rule.delay.min + spread * share).unwrap_or_default();
-    Outcome { after, effect: rule.effect.clone() }
+    Outcome { after, effect: rule.effect.clone(), rule: None }
 }
 
 /// A small hash that is the same everywhere and for ever, unlike the standard library's.
@@ -303,6 +337,53 @@ mod tests {
         assert!(rules.iter().all(|rule| rule.delay.max >= rule.delay.min), "a range runs backwards");
     }
 
+    /// Texts in the code that look like stages and are none.
+    const OTHERS: [&str; 7] = [
+        "domain.memory",
+        "domain.volumes",
+        "fabric.turn",
+        "image.size",
+        "memory.intensive",
+        "scheduler.pick",
+        "volume.place",
+    ];
+
+    /// The texts in the code that are two words with a dot between.
+    fn texts(folder: &std::path::Path, found: &mut std::collections::BTreeSet<String>) {
+        let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                texts(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap();
+                let pairs = code.split('"').filter(|text| {
+                    text.split_once('.').is_some_and(|(area, rest)| is_word(area) && is_word(rest))
+                });
+                found.extend(pairs.map(str::to_owned));
+            }
+        }
+    }
+
+    #[test]
+    fn every_stage_that_is_asked_for_is_known_and_the_other_way_round() {
+        let mut found = std::collections::BTreeSet::new();
+        texts(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+        let known: std::collections::BTreeSet<String> =
+            Stages::new(Profile::Instant, 0).names().into_iter().collect();
+        let areas: std::collections::BTreeSet<&str> =
+            known.iter().filter_map(|stage| stage.split('.').next()).collect();
+        found.retain(|text| {
+            text.split('.').next().is_some_and(|area| areas.contains(area))
+                && !OTHERS.contains(&text.as_str())
+        });
+        let unknown: Vec<_> = found.difference(&known).collect();
+        assert!(unknown.is_empty(), "these are not in stages.json, or belong to OTHERS: {unknown:?}");
+        let idle: Vec<_> = known.difference(&found).collect();
+        assert!(idle.is_empty(), "nobody asks for {idle:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn added_rules_win_and_can_be_counted() {
         let stages = Stages::new(Profile::Instant, 7);
@@ -325,14 +406,31 @@ mod tests {
         assert_eq!(stages.remove("broken"), 1);
     }
 
+    #[test]
+    fn an_object_is_known_by_its_owner_too() {
+        let prime = json!({"metadata": {"name": "prime-1", "ownerReferences": [{"name": "r1"}]}});
+        assert!(holds(&prime, "/metadata/name", "r1") && holds(&prime, "/metadata/name", "prime-1"));
+        assert!(!holds(&prime, "/metadata/name", "r2"));
+        let content =
+            json!({"metadata": {"name": "snapcontent-1"}, "spec": {"volumeSnapshotRef": {"name": "s"}}});
+        assert!(holds(&content, "/metadata/name", "s"));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_hangs_goes_on_when_the_rule_is_gone() {
         let stages = Stages::new(Profile::Instant, 7);
-        let rule: Rule =
-            serde_json::from_value(json!({"name": "x", "stage": "s", "effect": "hang"})).unwrap();
-        stages.add(rule);
+        let rule = |name: &str, times: Option<u32>| -> Rule {
+            serde_json::from_value(json!({"name": name, "stage": "s", "effect": "hang", "times": times}))
+                .unwrap()
+        };
+        stages.add(rule("x", Some(1)));
         let (other, object) = (stages.clone(), json!({}));
         let task = tokio::spawn(async move { other.pass("s", &object, 0).await });
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        // Other rules come and go without letting it pass, even where the rule has no times left.
+        stages.add(Rule { stage: "other".to_owned(), ..rule("y", None) });
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        stages.remove("y");
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert!(!task.is_finished());
         stages.remove("x");

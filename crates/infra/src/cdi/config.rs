@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::kinds::{CDI, CDI_CONFIG, CONFIG_MAP, STORAGE_CLASS};
 use crate::object::{Condition, Key, Object as _};
+use crate::roles::{self, Role, Rule};
 
 /// The version that is emulated.
 pub const VERSION: &str = "v1.66.0";
@@ -48,7 +49,40 @@ pub async fn install(context: &Context, upload: Option<UploadAddress<'_>>) -> Re
         },
     });
     client.apply(&CDI, cdi).await?;
-    Ok(())
+    roles::install(&client, &installed_roles()).await
+}
+
+/// The roles an installation brings: those of namespaces become part of `admin`, `edit` and `view`.
+fn installed_roles() -> Vec<Role> {
+    const KINDS: &[&str] = &[
+        "datavolumes",
+        "dataimportcrons",
+        "datasources",
+        "volumeimportsources",
+        "volumeuploadsources",
+        "volumeclonesources",
+    ];
+    const SETTINGS: &[&str] = &["cdiconfigs", "storageprofiles"];
+    const READ: &[&str] = &["get", "list", "watch"];
+    let group = "cdi.kubevirt.io";
+    let clones = || Rule::new(group, &["datavolumes/source"], &["create"]);
+    let settings = || Rule::new(group, SETTINGS, READ);
+    let worked = || {
+        vec![
+            Rule::new(group, KINDS, &["*"]),
+            clones(),
+            settings(),
+            Rule::new("upload.cdi.kubevirt.io", &["uploadtokenrequests"], &["*"]),
+        ]
+    };
+    vec![
+        Role::new("cdi.kubevirt.io:admin", worked()).part_of("admin"),
+        Role::new("cdi.kubevirt.io:edit", worked()).part_of("edit"),
+        // Who may look at a namespace may copy what is there.
+        Role::new("cdi.kubevirt.io:view", vec![Rule::new(group, KINDS, READ), clones(), settings()])
+            .part_of("view"),
+        Role::new("cdi.kubevirt.io:config-reader", vec![settings()]).for_everybody(),
+    ]
 }
 
 /// Keeps the installation's objects true.

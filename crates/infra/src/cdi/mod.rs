@@ -16,10 +16,13 @@ mod token;
 pub mod upload;
 mod worker;
 
+pub(crate) use cron::Schedule;
+
 use crate::client::Result;
 use crate::context::{Context, Tasks};
 
 pub use admission::HOOKS;
+pub(crate) use worker::Role;
 
 /// Makes the objects of the installation.
 pub async fn install(context: &Context, upload: Option<config::UploadAddress<'_>>) -> Result {

@@ -2,6 +2,8 @@
 
 use sha2::{Digest as _, Sha256};
 
+pub use crate::object::hex;
+
 /// Shorthand for the table below.
 macro_rules! words {
     ($($(#[$about:meta])* $name:ident = $text:literal;)*) => { $($(#[$about])* pub const $name: &str = $text;)* };
@@ -172,16 +174,6 @@ fn within(text: &str, longest: usize) -> String {
     let hash = hex(&Sha256::digest(text.as_bytes())[..4]);
     let head: String = text.chars().take(longest - 1 - hash.len()).collect();
     format!("{}-{hash}", head.trim_end_matches(['-', '.']))
-}
-
-/// Bytes in hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

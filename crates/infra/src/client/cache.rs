@@ -255,7 +255,7 @@ impl Cache {
     }
 
     /// Takes in a whole list at its version: what is not on it is gone.
-    pub(super) fn learn_all(&self, objects: Vec<Value>, version: u64) {
+    pub(crate) fn learn_all(&self, objects: Vec<Value>, version: u64) {
         let listed: BTreeSet<Key> = objects.iter().map(Key::of).collect();
         let missing: Vec<Key> = {
             let known = self.known.read();

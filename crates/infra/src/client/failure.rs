@@ -15,7 +15,17 @@ pub struct ApiError {
 impl ApiError {
     /// A failure that is not the server's.
     pub(crate) fn other(source: &dyn std::error::Error) -> Self {
-        Self { code: 0, reason: String::new(), message: source.to_string() }
+        // The causes say what the error itself often does not: where to, and why not.
+        let mut message = source.to_string();
+        let mut cause = source.source();
+        while let Some(error) = cause {
+            let words = error.to_string();
+            if !message.contains(&words) {
+                message = format!("{message}: {words}");
+            }
+            cause = error.source();
+        }
+        Self { code: 0, reason: String::new(), message }
     }
 
     /// The object, or the kind of object, is not there.
@@ -47,5 +57,24 @@ impl From<kube::Error> for ApiError {
             }
             other => Self::other(&other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("client error (Connect)")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn a_failure_tells_its_causes() {
+        let cause = std::io::Error::other("dial tcp 10.0.0.1:6443: connect: connection refused");
+        let failure = ApiError::other(&Outer(cause));
+        assert_eq!(
+            failure.message,
+            "client error (Connect): dial tcp 10.0.0.1:6443: connect: connection refused"
+        );
     }
 }

@@ -3,14 +3,16 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Told, nothing_here};
+use super::{Told, bad, nothing_here};
 use crate::context::Context;
 use crate::kinds::VMI;
 use crate::object::{Key, Object as _};
 use crate::world::machine::Command;
 
 pub(super) fn told(context: &Context, method: &Method, steps: &[&str], body: &Value) -> Told {
-    let [namespace, name, what] = steps else { return Err(nothing_here()) };
+    let [namespace, name, what] = steps else {
+        return Err(bad("a machine is named by its namespace and its name: default/web"));
+    };
     if *method != Method::POST {
         return Err(nothing_here());
     }

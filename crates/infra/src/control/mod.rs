@@ -48,7 +48,11 @@ pub async fn serve(context: &Context, call: Call) -> Response<Body> {
     match told(context, &parts.method, &steps, &body) {
         Ok(value) => answer(StatusCode::OK, &value),
         Err((code, message)) => {
-            let reason = if code == StatusCode::NOT_FOUND { "NotFound" } else { "BadRequest" };
+            let reason = match code {
+                StatusCode::NOT_FOUND => "NotFound",
+                StatusCode::CONFLICT => "AlreadyExists",
+                _ => "BadRequest",
+            };
             failure(code, reason, &message)
         }
     }

@@ -455,6 +455,15 @@ pub fn all() -> Vec<Value> {
             if row.kind == "VirtualMachine" {
                 schema["properties"]["status"]["properties"]["printableStatus"]["default"] = "Stopped".into();
             }
+            if row.kind == "StorageProfile" {
+                for part in ["spec", "status"] {
+                    let sets = &mut schema["properties"][part]["properties"]["claimPropertySets"]["items"];
+                    sets["properties"]["accessModes"]["x-kubernetes-validations"] = json!([{
+                        "rule": "self.all(am, am in ['ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'])",
+                        "message": "Illegal AccessMode",
+                    }]);
+                }
+            }
             row.definition(&schema)
         })
         .collect()

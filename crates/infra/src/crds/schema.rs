@@ -53,6 +53,12 @@ impl<'t> Definitions<'t> {
     }
 
     fn schema(&self, kind: &str) -> Value {
+        if let Some((kind, most)) = kind.rsplit_once(" <=") {
+            let mut schema = self.schema(kind);
+            // Only lists are bounded; a test sees to it that these are numbers.
+            schema["maxItems"] = most.parse::<u64>().unwrap_or_default().into();
+            return schema;
+        }
         if let Some((list, items)) = kind.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             let mut schema = json!({"type": "array", "items": self.schema(items)});
             let (form, keys) = list.split_once(' ').unwrap_or((list, ""));
@@ -105,6 +111,8 @@ mod tests {
             let definitions = Definitions::read(table);
             for (name, fields) in &definitions.fields {
                 for (field, _, kind) in fields {
+                    let (kind, most) = kind.split_once(" <=").unwrap_or((kind, "1"));
+                    assert!(most.parse::<u64>().is_ok_and(|most| most > 0), "{name}.{field}: {most}");
                     let bare = kind.rsplit([']', '}']).next().unwrap();
                     let known = [
                         "str", "bool", "int32", "int64", "num", "bytes", "time", "quantity", "intstr",

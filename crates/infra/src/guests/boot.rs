@@ -2,17 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{cloud_init, ignition};
 use crate::world::machine::Drive;
 
 /// What a guest is once it has read its user data.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Boot {
     /// The name of the host.
     pub hostname: String,
     /// The files that were written, by path.
+    #[serde(serialize_with = "write_files", deserialize_with = "read_files")]
     pub files: BTreeMap<String, Vec<u8>>,
     /// The units that are started, by name, with their text.
     pub units: BTreeMap<String, String>,
@@ -37,6 +41,18 @@ impl Boot {
     }
 }
 
+/// Files as text, whatever is in them.
+fn write_files<S: Serializer>(files: &BTreeMap<String, Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(files.iter().map(|(path, bytes)| (path, STANDARD.encode(bytes))))
+}
+
+fn read_files<'d, D: Deserializer<'d>>(deserializer: D) -> Result<BTreeMap<String, Vec<u8>>, D::Error> {
+    let files = BTreeMap::<String, String>::deserialize(deserializer)?;
+    let read = |(path, text): (String, String)| Ok((path, STANDARD.decode(text)?));
+    let files: Result<_, base64::DecodeError> = files.into_iter().map(read).collect();
+    files.map_err(|_| serde::de::Error::custom("a file is not in base64"))
+}
+
 /// What a guest does with the data it was given.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UserData {
@@ -48,15 +64,9 @@ pub enum UserData {
     Ignition(Value),
 }
 
-/// Why user data cannot be used.
+/// Why user data keeps a guest from booting. Only Ignition is that strict; cloud-init warns and goes on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BootError {
-    /// The data is no text.
-    #[error("the user data is neither text nor compressed text")]
-    NotText,
-    /// The data is YAML that cannot be read.
-    #[error("the cloud-config cannot be read: {0}")]
-    CloudConfig(String),
     /// The data is an Ignition configuration that cannot be read.
     #[error("the Ignition configuration cannot be read: {0}")]
     Ignition(String),
@@ -76,25 +86,34 @@ pub fn read(drive: &Drive) -> Result<(UserData, String), BootError> {
         return Ok((UserData::Ignition(ignition::parse(config)?), String::new()));
     }
     let (data, hostname) = match drive.label.as_str() {
-        "cidata" => {
-            (drive.files.get("user-data"), hostname_of(drive.files.get("meta-data"), "local-hostname"))
-        }
+        "cidata" => (drive.files.get("user-data"), field_of(drive.files.get("meta-data"), "local-hostname")),
         "config-2" => (
             drive.files.get("openstack/latest/user_data"),
-            hostname_of(drive.files.get("openstack/latest/meta_data.json"), "hostname"),
+            field_of(drive.files.get("openstack/latest/meta_data.json"), "hostname"),
         ),
         _ => (None, String::new()),
     };
     let Some(data) = data.filter(|data| !data.is_empty()) else { return Ok((UserData::None, hostname)) };
-    let data = cloud_init::unpacked(data)?;
+    let Some(data) = cloud_init::unpacked(data) else {
+        return Ok((UserData::CloudInit(cloud_init::Data::unreadable()), hostname));
+    };
     if looks_like_ignition(&data) {
         return Ok((UserData::Ignition(ignition::parse(data.as_bytes())?), hostname));
     }
-    Ok((UserData::CloudInit(cloud_init::parse(&data)?), hostname))
+    Ok((UserData::CloudInit(cloud_init::parse(&data)), hostname))
 }
 
-/// The host's name in the metadata, which is JSON or YAML.
-fn hostname_of(metadata: Option<&Vec<u8>>, field: &str) -> String {
+/// Which instance a drive says the machine is: another one boots as if for the first time.
+pub fn instance(drive: &Drive) -> String {
+    match drive.label.as_str() {
+        "cidata" => field_of(drive.files.get("meta-data"), "instance-id"),
+        "config-2" => field_of(drive.files.get("openstack/latest/meta_data.json"), "instance_id"),
+        _ => String::new(),
+    }
+}
+
+/// A field of the metadata, which is JSON or YAML.
+fn field_of(metadata: Option<&Vec<u8>>, field: &str) -> String {
     let text = metadata.map(|bytes| String::from_utf8_lossy(bytes)).unwrap_or_default();
     let value: Value = serde_saphyr::from_str(&text).unwrap_or_default();
     value[field].as_str().unwrap_or_default().to_owned()
@@ -147,7 +166,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_told() {
-        let bad = drive("cidata", &[("user-data", "#cloud-config\na: [")]);
-        assert!(matches!(read(&bad), Err(BootError::CloudConfig(_))));
+        let bad =
+            drive("cidata", &[("meta-data", "local-hostname: a"), ("user-data", "#cloud-config\na: [")]);
+        let (data, hostname) = read(&bad).unwrap();
+        assert!(
+            matches!(data, UserData::CloudInit(data) if data.warnings.len() == 1 && data.boot == Boot::default())
+        );
+        assert_eq!(hostname, "a");
+        let mut bytes = bad;
+        bytes.files.insert("user-data".to_owned(), vec![0xff, 0xfe]);
+        assert!(matches!(read(&bytes).unwrap().0, UserData::CloudInit(data) if data.warnings.len() == 1));
+        let bad = drive("cidata", &[("user-data", r#"{"ignition": {"version": "9.0.0"}}"#)]);
+        assert!(matches!(read(&bad), Err(BootError::Ignition(_))));
     }
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use super::boot::{Boot, BootError};
+use super::boot::Boot;
 use crate::object::Object as _;
 
 /// The largest user data that is unpacked.
@@ -18,44 +18,59 @@ const LARGEST: u64 = 16 << 20;
 pub struct Data {
     /// What it does.
     pub boot: Boot,
+    /// What it cannot use, as it says so at the console. It goes on without.
+    pub warnings: Vec<String>,
 }
 
-/// User data as text, unpacked where it is compressed or base64.
-pub(super) fn unpacked(data: &[u8]) -> Result<String, BootError> {
+impl Data {
+    /// Data that is no text at all.
+    pub(super) fn unreadable() -> Self {
+        let warning = "__init__.py[WARNING]: Unhandled non-multipart (text/x-not-multipart) userdata";
+        Self { warnings: vec![warning.to_owned()], ..Self::default() }
+    }
+}
+
+/// User data as text, unpacked where it is compressed; nothing where it is no text.
+pub(super) fn unpacked(data: &[u8]) -> Option<String> {
     if data.starts_with(&[0x1f, 0x8b]) {
         let mut text = Vec::new();
-        GzDecoder::new(data).take(LARGEST).read_to_end(&mut text).map_err(|_| BootError::NotText)?;
-        return String::from_utf8(text).map_err(|_| BootError::NotText);
+        GzDecoder::new(data).take(LARGEST).read_to_end(&mut text).ok()?;
+        return String::from_utf8(text).ok();
     }
-    String::from_utf8(data.to_vec()).map_err(|_| BootError::NotText)
+    String::from_utf8(data.to_vec()).ok()
 }
 
 /// Reads user data of any form cloud-init knows: a configuration, a script, or several of them in MIME parts.
-pub(super) fn parse(text: &str) -> Result<Data, BootError> {
-    let mut boot = Boot::default();
-    take(&mut boot, text)?;
-    Ok(Data { boot })
+pub(super) fn parse(text: &str) -> Data {
+    let mut data = Data::default();
+    take(&mut data, text);
+    data
 }
 
-fn take(boot: &mut Boot, text: &str) -> Result<(), BootError> {
+fn take(data: &mut Data, text: &str) {
+    let boot = &mut data.boot;
     let text = text.trim_start_matches('\u{feff}');
     let first = text.lines().next().unwrap_or_default();
     if first.starts_with("#!") {
         boot.commands.push(text.to_owned());
     } else if first.starts_with("#cloud-config") || first.starts_with("## template: jinja") {
-        let config: Value =
-            serde_saphyr::from_str(text).map_err(|error| BootError::CloudConfig(error.to_string()))?;
-        configure(boot, &config);
+        match serde_saphyr::from_str::<Value>(text) {
+            Ok(config) => configure(boot, &config),
+            Err(error) => {
+                let error = error.to_string();
+                let first = error.lines().next().unwrap_or_default();
+                data.warnings.push(format!("util.py[WARNING]: Failed loading yaml blob. {first}"));
+            }
+        }
     } else if first.starts_with("#cloud-boothook") {
         boot.commands.push(text.to_owned());
     } else if first.to_lowercase().starts_with("content-type: multipart") || first.starts_with("MIME-Version")
     {
         for part in mime_parts(text) {
-            take(boot, &part)?;
+            take(data, &part);
         }
     }
     // Anything else is nothing cloud-init knows: it says so in its log and goes on.
-    Ok(())
 }
 
 /// The bodies of a multi-part message.
@@ -73,7 +88,7 @@ fn mime_parts(text: &str) -> Vec<String> {
             if head.to_lowercase().contains("content-transfer-encoding: base64") {
                 let compact: String = body.split_whitespace().collect();
                 let bytes = STANDARD.decode(compact).ok()?;
-                return unpacked(&bytes).ok();
+                return unpacked(&bytes);
             }
             Some(body.to_owned())
         })
@@ -156,8 +171,7 @@ mod tests {
             "#cloud-config\nhostname: w1\nssh_authorized_keys: [k1]\nusers: [default, {name: a, ssh_authorized_keys: [k2]}]\n\
              write_files:\n- path: /a\n  content: hello\n- path: /b\n  encoding: b64\n  content: aGk=\n\
              runcmd:\n- [systemctl, enable, --now, kubelet]\n- kubeadm join x:6443\n",
-        )
-        .unwrap();
+        );
         let boot = data.boot;
         assert_eq!(boot.hostname, "w1");
         assert_eq!(boot.text("/a"), Some("hello"));
@@ -168,9 +182,13 @@ mod tests {
 
     #[test]
     fn scripts_and_parts_are_read() {
-        let script = parse("#!/bin/sh\necho hi\n").unwrap();
+        let script = parse("#!/bin/sh\necho hi\n");
         assert_eq!(script.boot.commands.len(), 1);
         let parts = "Content-Type: multipart/mixed; boundary=\"XX\"\nMIME-Version: 1.0\n\n--XX\nContent-Type: text/x-shellscript\n\n#!/bin/sh\nls\n--XX\nContent-Type: text/cloud-config\n\n#cloud-config\nruncmd: [a]\n--XX--\n";
-        assert_eq!(parse(parts).unwrap().boot.commands.len(), 2);
+        assert_eq!(parse(parts).boot.commands.len(), 2);
+        // One part that cannot be read does not spoil the others.
+        let half = parse(&parts.replace("[a]", "[a"));
+        assert_eq!((half.boot.commands.len(), half.warnings.len()), (1, 1));
+        assert!(half.warnings[0].contains("Failed loading yaml blob"), "{:?}", half.warnings);
     }
 }

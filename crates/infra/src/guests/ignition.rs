@@ -9,8 +9,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256, Sha512};
 
 use super::boot::{Boot, BootError};
-use super::hex;
 use crate::object::Object as _;
+use crate::object::hex;
 
 /// How deep configurations may lead to others.
 const DEEPEST: usize = 10;

@@ -9,20 +9,23 @@ pub mod cloud_init;
 pub mod ignition;
 pub mod kubelet;
 pub mod program;
+pub mod servers;
 mod terminal;
 pub mod wire;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-pub use program::{Guest, Program, Programs};
+pub use program::{Guest, Program, Programs, RootDisk};
 
 use crate::context::Context;
+use crate::kubevirt::instance;
 use crate::object::Object as _;
 use crate::quantity;
 use crate::world::machine::{Agent, Command, Machine, Plan, State};
@@ -32,13 +35,23 @@ use wire::Network;
 /// How long systemd waits before it starts a failed program again.
 const RESTART: Duration = Duration::from_secs(5);
 
-/// Runs a machine from power-on to power-off, obeying its commands. Whoever starts a machine spawns this.
-pub async fn run(context: Context, machine: Arc<Machine>, mut commands: mpsc::UnboundedReceiver<Command>) {
+/// How much of a disk is used where there is room.
+const USED: u64 = 2 << 30;
+
+/// Runs a machine from power-on to power-off, obeying its commands. Whoever starts a machine spawns this, and learns
+/// from `started` that its domain came up, whatever has become of it since.
+pub async fn run(
+    context: Context,
+    machine: Arc<Machine>,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+    started: Arc<AtomicBool>,
+) {
     let vmi = machine.plan().vmi;
     if let Err(message) = context.stages.pass("domain.start", &vmi, 0).await {
         machine.set_state(State::Crashed(message));
         return;
     }
+    started.store(true, Ordering::Release);
     machine.set_state(State::Running);
     // Everything inside ends when this is dropped: no guest outlives its machine.
     let mut inside = JoinSet::new();
@@ -97,10 +110,9 @@ fn obey(machine: &Machine, command: Command) {
     match command {
         Command::Pause => machine.set_state(State::Paused),
         Command::Resume => machine.set_state(State::Running),
-        Command::Attach(disk) => machine.change_plan(|plan| {
-            plan.disks.retain(|known| known.name != disk.name);
-            plan.disks.push(disk);
-        }),
+        // Asked twice, it is there already.
+        Command::Attach(disk) if machine.plan().disks.iter().any(|known| known.name == disk.name) => {}
+        Command::Attach(disk) => machine.change_plan(|plan| disk.join(&mut plan.disks)),
         Command::Detach(name) => machine.change_plan(|plan| plan.disks.retain(|disk| disk.name != name)),
         Command::Move(place, interfaces) => machine.change_plan(|plan| {
             plan.pod = place;
@@ -123,8 +135,8 @@ async fn guest(context: Context, machine: Arc<Machine>) -> Option<String> {
     if let Err(message) = context.stages.pass("guest.boot", vmi, 0).await {
         return Some(message);
     }
-    let network = Network::new(&context.world.fabric, &machine);
-    let boot = match booted(&plan, &network).await {
+    let network = Network::new(&context.world.fabric, &machine, &context.stages);
+    let boot = match booted(&context, &machine, &network).await {
         Ok(boot) => Arc::new(boot),
         Err(error) => {
             // As on a real machine: it sits in an emergency shell, and nobody joins anything.
@@ -143,6 +155,7 @@ async fn guest(context: Context, machine: Arc<Machine>) -> Option<String> {
             network: network.clone(),
             clock: context.clock,
             stages: context.stages.clone(),
+            volumes: Arc::clone(&context.world.volumes),
         };
         tasks.spawn(kept_running(program, guest));
     }
@@ -150,29 +163,53 @@ async fn guest(context: Context, machine: Arc<Machine>) -> Option<String> {
     std::future::pending().await
 }
 
-/// What the user's data makes of the guest.
-async fn booted(plan: &Plan, network: &Network) -> Result<Boot, BootError> {
+/// What the user's data makes of the guest. Like cloud-init and Ignition it is read once for each instance: what the
+/// first boot installed is on the disk, and later boots find it there, whatever has become of the data.
+async fn booted(context: &Context, machine: &Machine, network: &Network) -> Result<Boot, BootError> {
+    let plan = machine.plan();
+    let (volumes, instance) = (&context.world.volumes, boot::instance(&plan.drive));
+    let root = root_volume(&plan);
+    if let Some(boot) = root.and_then(|root| volumes.installed(root, &instance)) {
+        return Ok(boot);
+    }
     let (data, hostname) = boot::read(&plan.drive)?;
     let mut boot = match data {
         UserData::None => Boot::default(),
-        UserData::CloudInit(data) => data.boot,
+        UserData::CloudInit(data) => {
+            for warning in &data.warnings {
+                machine.console.show(&format!("cloud-init[612]: {warning}\r\n"));
+            }
+            data.boot
+        }
         UserData::Ignition(config) => ignition::carry_out(&config, network).await?,
     };
     if boot.hostname.is_empty() {
         boot.hostname = if hostname.is_empty() { plan.vmi.name().to_owned() } else { hostname };
     }
+    if let Some(root) = root {
+        volumes.install(root, &instance, boot.clone());
+    }
     Ok(boot)
+}
+
+/// The volume a machine boots from; nothing where all is lost when it is switched off.
+fn root_volume(plan: &Plan) -> Option<&str> {
+    let root = plan.disks.iter().find(|disk| disk.bootable)?;
+    Some(root.volume.as_str()).filter(|volume| !volume.is_empty())
 }
 
 /// Runs a program, and again when it fails.
 async fn kept_running(program: Arc<dyn Program>, guest: Guest) {
+    let mut wait = guest.stages.pause(RESTART);
     loop {
         guest.log("systemd", &format!("Started {}.", program.name()));
         match program.run(guest.clone()).await {
             Ok(()) => return,
             Err(why) => {
                 guest.log(program.name(), &format!("failed: {why}"));
-                guest.sleep(RESTART).await;
+                guest.sleep(wait).await;
+                // What does not help soon does not help often.
+                wait = (wait * 3 / 2).min(RESTART);
             }
         }
     }
@@ -189,6 +226,7 @@ async fn agent(context: Context, machine: Arc<Machine>, boot: Arc<Boot>) {
         let addresses: Vec<IpAddr> = interface.addresses.clone();
         (format!("eth{place}"), interface.mac.clone(), addresses)
     });
+    let total = plan.disks.first().map_or(0, |disk| disk.size);
     machine.set_agent(Some(Agent {
         os: json!({
             "name": "Trellis Lab Linux", "id": "trellis-lab", "version": "1.0", "versionId": "1.0",
@@ -200,31 +238,18 @@ async fn agent(context: Context, machine: Arc<Machine>, boot: Arc<Boot>) {
         users: json!([]),
         filesystems: json!([{
             "diskName": "vda4", "mountPoint": "/", "fileSystemType": "xfs",
-            "usedBytes": 2_147_483_648_u64, "totalBytes": plan.disks.first().map_or(0, |disk| disk.size),
+            "usedBytes": USED.min(total / 2), "totalBytes": total,
         }]),
-        frozen: false,
+        frozen: None,
     }));
-}
-
-/// Bytes as lower-case hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// How many processors a machine has.
 pub(crate) fn processors(vmi: &Value) -> i64 {
-    let count = |field: &str| vmi.number(&format!("/spec/domain/cpu/{field}")).unwrap_or(1).max(1);
-    count("sockets") * count("cores") * count("threads")
+    instance::processors(vmi.at("/spec"))
 }
 
 /// How much memory a machine has.
 pub(crate) fn memory(vmi: &Value) -> String {
-    let guest = vmi.at("/spec/domain/memory/guest");
-    let amount = if guest.is_null() { vmi.at("/spec/domain/resources/requests/memory") } else { guest };
-    quantity::bytes(quantity::whole(amount))
+    quantity::bytes(instance::guest_memory(vmi.at("/spec")))
 }

@@ -20,6 +20,8 @@ use tokio_rustls::TlsConnector;
 
 use super::ignition::Fetch;
 use crate::network::fabric::{Fabric, FabricError, Source, Stream};
+use crate::object::Object as _;
+use crate::stages::Stages;
 use crate::world::machine::Machine;
 
 /// The largest thing a guest fetches while it boots.
@@ -35,11 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Network {
     fabric: Arc<Fabric>,
     machine: Arc<Machine>,
+    stages: Stages,
 }
 
 impl Network {
-    pub(super) fn new(fabric: &Arc<Fabric>, machine: &Arc<Machine>) -> Self {
-        Self { fabric: Arc::clone(fabric), machine: Arc::clone(machine) }
+    pub(super) fn new(fabric: &Arc<Fabric>, machine: &Arc<Machine>, stages: &Stages) -> Self {
+        Self { fabric: Arc::clone(fabric), machine: Arc::clone(machine), stages: stages.clone() }
     }
 
     /// The pod whose network the machine shares at the moment.
@@ -155,7 +158,7 @@ impl Fetch for Network {
     ) -> BoxFuture<'f, Result<Vec<u8>, String>> {
         Box::pin(async move {
             let uri: Uri = url.parse().map_err(|_| "it is no URL".to_owned())?;
-            let mut wait = FIRST_WAIT;
+            let mut wait = self.stages.pause(FIRST_WAIT);
             loop {
                 let said = match tokio::time::timeout(PATIENCE, self.get(&uri, headers, authorities)).await {
                     Ok(Ok(bytes)) => return Ok(bytes),
@@ -164,12 +167,22 @@ impl Fetch for Network {
                     Err(_) => "it takes too long".to_owned(),
                 };
                 let place = url.split('?').next().unwrap_or_default();
+                tracing::debug!(machine = self.machine.plan().vmi.name(), "GET {place}: {said}");
                 self.machine.console.show(&format!("ignition[682]: GET {place}: {said}\r\n"));
                 tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST_WAIT);
+                wait = (wait * 2).min(self.stages.pause(LONGEST_WAIT));
             }
         })
     }
+}
+
+/// A connection a guest did not get.
+#[derive(Debug, thiserror::Error)]
+#[error("dial tcp {host}:{port}: {why}")]
+pub struct ConnectError {
+    host: String,
+    port: u16,
+    why: FabricError,
 }
 
 /// Makes connections for HTTP clients of a guest.
@@ -178,10 +191,10 @@ pub struct Connector(pub Network);
 
 impl tower::Service<Uri> for Connector {
     type Response = Wire;
-    type Error = FabricError;
-    type Future = BoxFuture<'static, Result<Wire, FabricError>>;
+    type Error = ConnectError;
+    type Future = BoxFuture<'static, Result<Wire, ConnectError>>;
 
-    fn poll_ready(&mut self, _: &mut Poller<'_>) -> Poll<Result<(), FabricError>> {
+    fn poll_ready(&mut self, _: &mut Poller<'_>) -> Poll<Result<(), ConnectError>> {
         Poll::Ready(Ok(()))
     }
 
@@ -190,7 +203,9 @@ impl tower::Service<Uri> for Connector {
         Box::pin(async move {
             let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
             let port = uri.port_u16().unwrap_or(443);
-            Ok(Wire(TokioIo::new(network.connect(host, port).await?)))
+            let connected = network.connect(host, port).await;
+            let stream = connected.map_err(|why| ConnectError { host: host.to_owned(), port, why })?;
+            Ok(Wire(TokioIo::new(stream)))
         })
     }
 }

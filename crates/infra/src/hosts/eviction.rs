@@ -41,7 +41,13 @@ impl Eviction {
 
     /// For how long a node is gone.
     fn gone_for(&self, node: &str) -> Duration {
-        self.gone.lock().entry(node.to_owned()).or_insert_with(Instant::now).elapsed()
+        let pods = self.client.cache(&POD);
+        let mut gone = self.gone.lock();
+        if !gone.contains_key(node) {
+            // Those without pods are of no interest any more.
+            gone.retain(|other, _| !pods.find("node", other).is_empty());
+        }
+        gone.entry(node.to_owned()).or_insert_with(Instant::now).elapsed()
     }
 
     /// Deletes a pod because of a taint.
@@ -54,7 +60,7 @@ impl Eviction {
 
     /// Removes a pod that no kubelet will ever say anything about again.
     async fn collect(&self, pod: &Value, why: &str) -> Result {
-        if !is_over(pod) {
+        if !pod.is_over() {
             let mut new = pod.clone();
             new.set("/status/phase", "Failed".into());
             self.put_disruption(&mut new, "DeletionByPodGC", why);
@@ -138,10 +144,6 @@ impl Controller for Eviction {
             Some(left) => Ok(Next::After(left)),
         }
     }
-}
-
-fn is_over(pod: &Value) -> bool {
-    matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
 }
 
 /// How long a pod may stay on a node; for ever where there is nothing.

@@ -22,6 +22,8 @@ pub(crate) const NAMESPACE: &str = "kube-node-lease";
 const INTERVAL: Duration = Duration::from_secs(10);
 /// After how many renewals of the lease the status is renewed too: five minutes.
 const STATUS: u64 = 30;
+/// After how many renewals of the lease virt-handler gives its own sign of life: a minute.
+const HANDLER: u64 = 6;
 /// How long a lease is good for, in seconds.
 const DURATION: i64 = 40;
 /// Into how many moments an interval is divided.
@@ -86,6 +88,11 @@ fn is_ready(context: &Context, name: &str) -> bool {
     context.client.cache(&NODE).get(&Key::cluster(name)).is_none_or(|node| node.condition_holds("Ready"))
 }
 
+/// Whether it is the turn of a host in a round for what is done every so many rounds.
+fn is_turn(round: u64, index: usize, every: u64) -> bool {
+    round > 0 && (round + u64::try_from(index).unwrap_or_default()).is_multiple_of(every)
+}
+
 async fn beat(
     context: &Context,
     client: &Client,
@@ -96,9 +103,12 @@ async fn beat(
     let beats = hosts.into_iter().map(|(index, name)| {
         let lease = leases.remove(&name);
         async move {
-            let turn = round > 0 && (round + u64::try_from(index).unwrap_or_default()).is_multiple_of(STATUS);
-            if turn || !is_ready(context, &name) {
+            let back = !is_ready(context, &name);
+            if back || is_turn(round, index, STATUS) {
                 report(context, client, &name).await;
+            }
+            if back || is_turn(round, index, HANDLER) {
+                handler_beat(context, client, &name).await;
             }
             let lease = renew(context, client, &name, lease).await;
             (name, lease)
@@ -160,15 +170,18 @@ async fn report(context: &Context, client: &Client, name: &str) {
     for well in node::conditions(&now).as_array().into_iter().flatten() {
         well_again(&mut new, well);
     }
-    let written = client.replace_status(&NODE, &new).await;
-    // virt-handler's sign of life. Nodes without one are not for machines.
-    let patch = json!({"metadata": {"annotations": {"kubevirt.io/heartbeat": now}}});
-    let written = match written {
-        Ok(_) => client.merge(&NODE, &Key::cluster(name), &patch).await,
-        failed => failed,
-    };
-    if let Err(failure) = written {
-        tracing::debug!(host = name, %failure, "a status could not be renewed");
+    match client.replace_status(&NODE, &new).await {
+        Ok(_) if !node.condition_holds("Ready") => node::tell_ready(context, &new).await,
+        Ok(_) => {}
+        Err(failure) => tracing::debug!(host = name, %failure, "a status could not be renewed"),
+    }
+}
+
+/// virt-handler's sign of life. Nodes without one are not for machines.
+async fn handler_beat(context: &Context, client: &Client, name: &str) {
+    let patch = json!({"metadata": {"annotations": {"kubevirt.io/heartbeat": context.clock.seconds()}}});
+    if let Err(failure) = client.merge(&NODE, &Key::cluster(name), &patch).await {
+        tracing::debug!(host = name, %failure, "a sign of life could not be given");
     }
 }
 
@@ -195,4 +208,18 @@ fn well_again(node: &mut Value, well: &Value) {
     let since = since.clone();
     *old = well.clone();
     old["lastTransitionTime"] = since;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_host_has_its_turns() {
+        for index in [0, 1, 7] {
+            let turns = |every| (0..=60).filter(|round| is_turn(*round, index, every)).count();
+            // Ten minutes of renewals every ten seconds.
+            assert_eq!((turns(STATUS), turns(HANDLER)), (2, 10));
+        }
+    }
 }

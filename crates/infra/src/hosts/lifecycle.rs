@@ -1,8 +1,10 @@
 //! The node lifecycle: what the cluster concludes from the silence of a host, and the taints it warns others with.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::heartbeat;
@@ -14,7 +16,7 @@ use crate::kinds::{LEASE, NODE, POD};
 use crate::object::{Condition, Key, Object as _};
 
 /// How long a host may be silent.
-const GRACE: Duration = Duration::from_secs(50);
+pub(crate) const GRACE: Duration = Duration::from_secs(50);
 
 /// Marks and taints nodes.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct Lifecycle {
     context: Context,
     client: Client,
     recorder: Recorder,
+    /// The uids of the nodes it has told of.
+    registered: Mutex<HashSet<String>>,
 }
 
 impl Lifecycle {
@@ -32,6 +36,7 @@ impl Lifecycle {
             context: context.clone(),
             client: context.client(identity),
             recorder: Recorder::new(&context.client(identity), context.clock, "node-controller"),
+            registered: Mutex::default(),
         }
     }
 
@@ -46,7 +51,16 @@ impl Lifecycle {
         renewed.max(moment(reported)).max(made)
     }
 
-    /// Sets all conditions to unknown, and the pods to not ready.
+    /// Tells of a node that is new here.
+    async fn register(&self, node: &Value) {
+        if self.registered.lock().insert(node.uid().to_owned()) {
+            let name = node.name();
+            let message = format!("Node {name} event: Registered Node {name} in Controller");
+            self.recorder.normal(&NODE, node, "RegisteredNode", &message).await;
+        }
+    }
+
+    /// Sets all conditions to unknown.
     async fn mark_silent(&self, node: &Value) -> Result {
         let mut new = node.clone();
         let now = self.context.clock.seconds();
@@ -57,10 +71,17 @@ impl Lifecycle {
         self.client.replace_status(&NODE, &new).await?;
         let message = format!("Node {} status is now: NodeNotReady", node.name());
         self.recorder.normal(&NODE, node, "NodeNotReady", &message).await;
-        for pod in self.client.cache(&POD).find("node", node.name()) {
-            self.mark_pod(&pod).await?;
-        }
         Ok(())
+    }
+
+    /// Sets all pods of a silent host to not ready. One that somebody else writes to does not keep the others from it,
+    /// and is tried again.
+    async fn mark_pods(&self, node: &str) -> Result {
+        let mut marked = Ok(());
+        for pod in self.client.cache(&POD).find("node", node) {
+            marked = marked.and(self.mark_pod(&pod).await);
+        }
+        marked
     }
 
     async fn mark_pod(&self, pod: &Value) -> Result {
@@ -82,18 +103,26 @@ impl Controller for Lifecycle {
     const NAME: &'static str = "node-lifecycle";
 
     fn watches(&self) -> Vec<Watch> {
-        vec![Watch::each(&self.client.cache(&NODE))]
+        vec![
+            Watch::each(&self.client.cache(&NODE)),
+            Watch::known(&self.client.cache(&POD)),
+            Watch::known(&self.client.cache(&LEASE)),
+        ]
     }
 
     async fn look(&self, key: &Key) -> Looked {
         let Some(node) = self.client.cache(&NODE).get(key) else { return Ok(Next::Done) };
-        self.client.cache(&LEASE).complete().await;
+        self.register(&node).await;
         let now = self.context.clock.now();
         let silence = Duration::try_from(now.duration_since(self.last_heard(&node))).unwrap_or_default();
         let ready = node.condition("Ready");
         if silence > GRACE && ready["status"] != "Unknown" {
             self.mark_silent(&node).await?;
+            self.mark_pods(&key.name).await?;
             return Ok(Next::Done);
+        }
+        if ready["status"] == "Unknown" {
+            self.mark_pods(&key.name).await?;
         }
         let wanted = wanted_taints(&node);
         if let Some(taints) = with_taints(&node, &wanted, &self.context.clock.seconds()) {

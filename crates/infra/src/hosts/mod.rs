@@ -2,7 +2,7 @@
 
 mod eviction;
 mod heartbeat;
-mod kubelet;
+pub(crate) mod kubelet;
 mod lifecycle;
 mod node;
 
@@ -16,6 +16,7 @@ use crate::settings::Manager;
 use crate::world::hosts::Host;
 
 pub(crate) use eviction::tolerates;
+pub(crate) use lifecycle::GRACE;
 pub use node::name_of;
 
 /// How many hosts register at the same time.
@@ -31,7 +32,11 @@ pub async fn install(context: &Context) -> Result {
             let client = client.clone();
             async move {
                 let node = node::of(&context.settings, index, &context.clock.seconds());
-                client.create_if_absent(&NODE, node).await?;
+                match client.create(&NODE, node).await {
+                    Ok(node) => node::tell_ready(context, &node).await,
+                    Err(failure) if failure.is_already_there() => {}
+                    Err(failure) => return Err(failure),
+                }
                 context.world.hosts.set(&name_of(index), Host::UP);
                 Result::<()>::Ok(())
             }

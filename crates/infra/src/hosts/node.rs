@@ -5,6 +5,11 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use crate::client::Identity;
+use crate::context::Context;
+use crate::events::Recorder;
+use crate::kinds::NODE;
+use crate::object::Object as _;
 use crate::quantity;
 use crate::settings::Settings;
 
@@ -126,6 +131,13 @@ fn addresses(settings: &Settings, index: usize) -> Value {
     Value::Array(addresses)
 }
 
+/// Tells that a host is ready, as its kubelet does when it becomes so.
+pub(crate) async fn tell_ready(context: &Context, node: &Value) {
+    let message = format!("Node {} status is now: NodeReady", node.name());
+    let recorder = Recorder::new(&context.client(Identity::KUBELET), context.clock, "kubelet");
+    recorder.normal(&NODE, node, "NodeReady", &message).await;
+}
+
 /// The conditions of a host on which all is well.
 pub(crate) fn conditions(now: &str) -> Value {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
@@ -208,7 +220,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::object::Object as _;
 
     #[test]
     fn hosts_are_spread_over_zones_and_racks() {

@@ -15,7 +15,7 @@ pub fn phase(vmi: &Value) -> &str {
 
 /// Whether an instance has ended.
 pub fn is_final(vmi: &Value) -> bool {
-    matches!(phase(vmi), "Succeeded" | "Failed")
+    vmi.is_over()
 }
 
 /// Whether nothing was done for an instance yet.
@@ -61,11 +61,14 @@ pub fn claim_of(volume: &Value) -> Option<&str> {
     places.iter().find_map(|place| volume.pointer(place)).and_then(Value::as_str)
 }
 
-/// Whether a volume is plugged in while the machine runs, by pods of its own.
+/// Whether a volume may come and go while the machine runs.
+pub fn is_hotpluggable(volume: &Value) -> bool {
+    volume.flag("/persistentVolumeClaim/hotpluggable") || volume.flag("/dataVolume/hotpluggable")
+}
+
+/// Whether a volume is none of those the machine starts with: it is plugged in later, or takes its memory.
 pub fn is_hotplugged(volume: &Value) -> bool {
-    volume.flag("/persistentVolumeClaim/hotpluggable")
-        || volume.flag("/dataVolume/hotpluggable")
-        || volume.get("memoryDump").is_some()
+    is_hotpluggable(volume) || volume.get("memoryDump").is_some()
 }
 
 /// The claims a specification (of an instance, or of a template) uses, each once and in order.
@@ -84,7 +87,7 @@ pub fn is_provisioning(pod: &Value) -> bool {
 
 /// Whether a pod has ended.
 pub fn is_down(pod: &Value) -> bool {
-    matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
+    pod.is_over()
 }
 
 /// The pods of an instance that run it or bind its volumes.
@@ -111,7 +114,7 @@ pub fn processors(spec: &Value) -> i64 {
             asked.iter().map(|place| crate::quantity::whole(spec.at(place))).max().unwrap_or_default();
         return i64::try_from(asked).unwrap_or(1).max(1);
     }
-    cores * sockets * threads
+    cores.saturating_mul(sockets).saturating_mul(threads)
 }
 
 /// The memory of the guest, in bytes.

@@ -1,7 +1,7 @@
 //! virt-controller's part for hosts: one that is not heard of takes no machines.
 //!
-//! The real one counts the heartbeats of virt-handler, which come once a minute and are forgiven for five. Here hosts
-//! have one heartbeat, the kubelet's, and what is made of it is the condition `Ready`.
+//! The real one counts the heartbeats of virt-handler, which come once a minute and are forgiven for five. Here they come,
+//! too, but what counts is the kubelet's, and what is made of it is the condition `Ready`: the two fall silent together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,12 @@ use crate::client::{Cache, Client, Identity};
 use crate::context::{Context, Tasks};
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
+use crate::hosts::GRACE;
 use crate::kinds::NODE;
 use crate::object::{Key, Object as _};
 
 /// How long a host may be silent.
 const SILENCE: Duration = Duration::from_mins(5);
-/// How long it was silent already when its condition says so.
-const NOTICED: Duration = Duration::from_secs(40);
 
 /// Starts the controller of hosts.
 pub fn start(context: &Context, tasks: &mut Tasks) {
@@ -47,7 +46,8 @@ fn silent_for(node: &Value, now: Timestamp) -> Option<Duration> {
         return None;
     }
     let since: Timestamp = ready.text("/lastTransitionTime").parse().ok()?;
-    Some(Duration::try_from(now.duration_since(since)).unwrap_or_default() + NOTICED)
+    // It was silent for a while already when its condition said so.
+    Some(Duration::try_from(now.duration_since(since)).unwrap_or_default() + GRACE)
 }
 
 impl Controller for Nodes {
@@ -102,6 +102,6 @@ mod tests {
         };
         assert_eq!(silent_for(&node("True"), now), None);
         assert_eq!(silent_for(&node("False"), now), None);
-        assert_eq!(silent_for(&node("Unknown"), now), Some(Duration::from_secs(100)));
+        assert_eq!(silent_for(&node("Unknown"), now), Some(Duration::from_mins(1) + GRACE));
     }
 }

@@ -1,11 +1,14 @@
 //! virt-controller's part for instances that have to move before a change reaches their guest.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::instance::{is_migrating, phase};
 use crate::client::{Cache, Client, Identity};
+use crate::clock::Clock;
 use crate::context::{Context, Tasks};
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::kinds::{MIGRATION, VMI};
@@ -18,13 +21,24 @@ const ASKING: &[&str] = &["HotVCPUChange", "HotMemoryChange", "MigrationRequired
 pub fn start(context: &Context, tasks: &mut Tasks) {
     let client = context.client(Identity::VIRT_CONTROLLER);
     let (vmis, migrations) = (client.cache(&VMI), client.cache(&MIGRATION));
-    tasks.control(Updates { client, vmis, migrations });
+    tasks.control(Updates { client, vmis, migrations, clock: context.clock });
 }
 
 struct Updates {
     client: Client,
     vmis: Arc<Cache>,
     migrations: Arc<Cache>,
+    clock: Clock,
+}
+
+/// How long the host an instance came to has for telling what it has there.
+const SETTLING: SignedDuration = SignedDuration::from_secs(5);
+
+/// How long to wait until it is certain that the last migration did not bring what is asked for.
+fn settles(vmi: &Value, now: Timestamp) -> Option<Duration> {
+    let ended: Timestamp = vmi.text("/status/migrationState/endTimestamp").parse().ok()?;
+    let left = SETTLING.checked_sub(now.duration_since(ended))?;
+    Duration::try_from(left).ok().filter(|left| !left.is_zero())
 }
 
 /// Whether an instance is to be moved for a change to reach its guest.
@@ -54,13 +68,12 @@ impl Controller for Updates {
 
     async fn look(&self, key: &Key) -> Looked {
         let Some(vmi) = self.vmis.get(key).filter(|vmi| is_to_move(vmi)) else { return Ok(Next::Done) };
-        let busy = self
-            .migrations
-            .find("vmi", &key.to_string())
-            .iter()
-            .any(|migration| !matches!(migration.text("/status/phase"), "Succeeded" | "Failed"));
+        let busy = self.migrations.find("vmi", &key.to_string()).iter().any(|migration| !migration.is_over());
         if busy {
             return Ok(Next::Done);
+        }
+        if let Some(wait) = settles(&vmi, self.clock.now()) {
+            return Ok(Next::After(wait));
         }
         let migration = json!({
             "metadata": {
@@ -77,6 +90,15 @@ impl Controller for Updates {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_just_come_is_not_moved_again_at_once() {
+        let now: Timestamp = "2026-01-01T00:00:10Z".parse().unwrap();
+        let ended = |at: &str| json!({"status": {"migrationState": {"endTimestamp": at}}});
+        assert_eq!(settles(&ended("2026-01-01T00:00:09Z"), now), Some(Duration::from_secs(4)));
+        assert_eq!(settles(&ended("2026-01-01T00:00:05Z"), now), None);
+        assert_eq!(settles(&json!({}), now), None);
+    }
 
     #[test]
     fn only_what_runs_and_can_move_is_moved() {

@@ -1,8 +1,8 @@
 //! Names made of other names by SHA-1, as KubeVirt makes them.
 
-use std::fmt::Write as _;
-
 use sha1::{Digest as _, Sha1};
+
+use crate::object::hex;
 
 /// What the identities of machines are derived from.
 const MACHINES: [u8; 16] =
@@ -31,14 +31,6 @@ pub fn label(name: &str) -> String {
     }
     let cut: String = name.chars().take(54).collect();
     format!("{cut}-{}", &hex(&Sha1::digest(name.as_bytes()))[..8])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

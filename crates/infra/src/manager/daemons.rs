@@ -1,34 +1,29 @@
 //! DaemonSets: a pod on every node that takes it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::Hasher as _;
 use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Identity};
+use super::pods::{self, Available, Hand, share};
+use super::revisions::{self, HASH};
 use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
-use crate::kinds::{DAEMON_SET, NODE, POD};
-use crate::object::{Key, Object as _, owned_by};
-use crate::stages::Fnv;
-
-/// What a pod tells the version of its template by.
-const HASH: &str = "controller-revision-hash";
+use crate::kinds::{CONTROLLER_REVISION, DAEMON_SET, NODE, POD};
+use crate::object::{Key, Object as _};
 
 /// Keeps a pod of each DaemonSet on each node.
 #[derive(Debug)]
 pub(super) struct Daemons {
-    client: Client,
+    hand: Hand,
 }
 
 impl Daemons {
     pub(super) fn new(context: &Context) -> Self {
-        Self { client: context.client(Identity::CONTROLLER_MANAGER) }
-    }
-
-    fn all(&self) -> Vec<Key> {
-        self.client.cache(&DAEMON_SET).list("").iter().map(|set| Key::of(set)).collect()
+        Self { hand: Hand::new(context, &DAEMON_SET, "daemonset-controller") }
     }
 }
 
@@ -36,82 +31,140 @@ impl Controller for Daemons {
     const NAME: &'static str = "daemonset-controller";
 
     fn watches(&self) -> Vec<Watch> {
-        let (sets, pods, nodes) =
-            (self.client.cache(&DAEMON_SET), self.client.cache(&POD), self.client.cache(&NODE));
-        let every = Self { client: self.client.clone() };
-        vec![
-            Watch::each(&sets),
-            Watch::owners(&pods, "DaemonSet"),
+        let (every, nodes) = (self.hand.client.cache(&DAEMON_SET), self.hand.client.cache(&NODE));
+        let mut watches = self.hand.watches(&POD);
+        watches.extend([
+            Watch::known(&self.hand.client.cache(&CONTROLLER_REVISION)),
             Watch::mapped(&nodes, move |change| {
                 // Heartbeats change nothing here.
                 let fits = |node: &Option<Arc<Value>>| {
                     node.as_ref().map(|node| (node["spec"].clone(), node["metadata"]["labels"].clone()))
                 };
-                if fits(&change.before) == fits(&change.after) { Vec::new() } else { every.all() }
+                if fits(&change.before) == fits(&change.after) {
+                    return Vec::new();
+                }
+                every.list("").iter().map(|set| Key::of(set)).collect()
             }),
-        ]
+        ]);
+        watches
     }
 
     async fn look(&self, key: &Key) -> Looked {
-        let Some(set) = self.client.cache(&DAEMON_SET).get(key) else { return Ok(Next::Done) };
+        let Some(set) = self.hand.client.cache(&DAEMON_SET).get(key) else { return Ok(Next::Done) };
         if set.is_deleting() {
             return Ok(Next::Done);
         }
-        let pods = self.client.cache(&POD).controlled_by(set.uid());
-        let nodes = self.client.cache(&NODE).list("");
-        let plan = plan(&set, &nodes, &pods);
-        for pod in plan.delete {
-            self.client.delete(&POD, &Key::of(&pod), pod.uid()).await?;
+        let members = self.hand.claim(&POD, &set).await?;
+        let nodes = self.hand.client.cache(&NODE).list("");
+        let revision = revisions::current(&self.hand, &set).await?;
+        let hash = revision.label(HASH);
+        let now = self.hand.clock.now();
+        let plan = plan(&set, &nodes, &members, hash, now);
+        for pod in &plan.failed {
+            let message = format!(
+                "Found failed daemon pod {} on node {}, will try to kill it",
+                Key::of(pod),
+                target_of(pod)
+            );
+            self.hand.recorder.warning(&DAEMON_SET, &set, "FailedDaemonPod", &message).await;
+        }
+        for pod in plan.delete.iter().chain(&plan.failed) {
+            self.hand.take(&set, pod).await?;
         }
         for node in &plan.create {
-            self.client.create(&POD, pod_of(&set, node)).await?;
+            self.hand.make(&set, pod_of(&set, node, hash)).await?;
         }
         let mut wanted = (*set).clone();
-        wanted["status"] = status(&set, plan.wanted, &pods);
+        wanted["status"] = status(&set, &plan, &members, hash, now);
         if wanted["status"] != set["status"] {
-            self.client.replace_status(&DAEMON_SET, &wanted).await?;
+            self.hand.client.replace_status(&DAEMON_SET, &wanted).await?;
         }
-        Ok(Next::Done)
+        let old: Vec<_> = revisions::of(&self.hand, &set);
+        let used: Vec<&str> = old
+            .iter()
+            .filter(|one| {
+                one.name() == revision.name() || members.iter().any(|pod| pod.label(HASH) == one.label(HASH))
+            })
+            .map(|one| one.name())
+            .collect();
+        revisions::clean(&self.hand, &set, &used).await?;
+        Ok(plan.again.map_or(Next::Done, Next::After))
     }
 }
 
 /// What is to be done for a DaemonSet.
 #[derive(Debug, Default)]
 struct Plan {
-    /// How many nodes should have a pod.
-    wanted: usize,
+    /// The nodes that should have a pod.
+    wanted: BTreeSet<String>,
     /// The nodes that lack one.
     create: BTreeSet<String>,
     /// The pods that should not be.
     delete: Vec<Arc<Value>>,
+    /// The pods that have ended, which they should not.
+    failed: Vec<Arc<Value>>,
+    /// When a pod becomes available.
+    again: Option<Duration>,
 }
 
-fn plan(set: &Value, nodes: &[Arc<Value>], pods: &[Arc<Value>]) -> Plan {
+fn plan(set: &Value, nodes: &[Arc<Value>], pods: &[Arc<Value>], hash: &str, now: Timestamp) -> Plan {
     let mut on_node: BTreeMap<&str, Vec<&Arc<Value>>> = BTreeMap::new();
     for pod in pods {
         on_node.entry(target_of(pod)).or_default().push(pod);
     }
     let mut plan = Plan::default();
+    let (mut old, mut missing) = (Vec::new(), 0);
     for node in nodes {
         let there = on_node.remove(node.name()).unwrap_or_default();
         if !takes(set, node) {
             plan.delete.extend(there.into_iter().filter(|pod| !pod.is_deleting()).cloned());
             continue;
         }
-        plan.wanted += 1;
+        plan.wanted.insert(node.name().to_owned());
         if there.is_empty() {
             plan.create.insert(node.name().to_owned());
         }
-        // One that has ended is replaced; one of an old template too, when nobody said otherwise.
-        let rolling = set.text("/spec/updateStrategy/type") != "OnDelete";
-        let stale = |pod: &&Arc<Value>| {
-            matches!(pod.text("/status/phase"), "Failed" | "Succeeded")
-                || rolling && pod.label(HASH) != hash(set)
-        };
-        plan.delete.extend(there.into_iter().filter(|pod| !pod.is_deleting()).filter(stale).cloned());
+        let mut serves = false;
+        for pod in there {
+            let state = availability(set, pod, now);
+            serves |= state == Available::Now && !pod.is_deleting();
+            if let Available::In(left) = state {
+                plan.again = Some(plan.again.map_or(left, |again| again.min(left)));
+            }
+            if pod.is_deleting() {
+                continue;
+            }
+            if pod.is_over() {
+                plan.failed.push(Arc::clone(pod));
+            } else if pod.label(HASH) != hash {
+                old.push((state == Available::Now, Arc::clone(pod)));
+            }
+        }
+        missing += i64::from(!serves);
     }
     plan.delete.extend(on_node.into_values().flatten().filter(|pod| !pod.is_deleting()).cloned());
+    if set.text("/spec/updateStrategy/type") != "OnDelete" {
+        plan.delete.extend(replaced(set, old, missing, super::pods::count(plan.wanted.len())));
+    }
     plan
+}
+
+/// The pods of an old template that may go now: those that serve nobody, and of the others as many as may be missing.
+fn replaced(set: &Value, old: Vec<(bool, Arc<Value>)>, missing: i64, wanted: i64) -> Vec<Arc<Value>> {
+    let most = match set.at("/spec/updateStrategy/rollingUpdate/maxUnavailable") {
+        Value::Null => 1,
+        given => share(given, wanted, true).max(1),
+    };
+    let mut room = most - missing;
+    let may_go = |(serves, _): &(bool, Arc<Value>)| {
+        room -= i64::from(*serves);
+        !serves || room >= 0
+    };
+    old.into_iter().filter(may_go).map(|(_, pod)| pod).collect()
+}
+
+fn availability(set: &Value, pod: &Value, now: Timestamp) -> Available {
+    pods::available(pod, set.number("/spec/minReadySeconds").unwrap_or_default(), now)
 }
 
 /// The node a pod is meant for, before and after it is bound.
@@ -145,20 +198,13 @@ fn takes(set: &Value, node: &Value) -> bool {
     selected && node.list("/spec/taints").iter().all(tolerated)
 }
 
-/// What tells one template from another.
-fn hash(set: &Value) -> String {
-    let mut hash = Fnv::new(0);
-    hash.write(set["spec"]["template"].to_string().as_bytes());
-    format!("{:08x}", hash.finish() >> 32)
-}
-
-fn pod_of(set: &Value, node: &str) -> Value {
-    let template = &set["spec"]["template"];
-    let mut pod = json!({"metadata": template["metadata"], "spec": template["spec"]});
-    pod.set("/metadata/namespace", set.namespace().into());
-    pod.set("/metadata/generateName", format!("{}-", set.name()).into());
-    pod.set("/metadata/ownerReferences", json!([owned_by(&DAEMON_SET, set)]));
-    pod.set_label(HASH, &hash(set));
+fn pod_of(set: &Value, node: &str, hash: &str) -> Value {
+    let mut pod = pods::from_template(&DAEMON_SET, set, &set["spec"]["template"]);
+    pod.set_label(HASH, hash);
+    pod.set_label("pod-template-generation", set.annotation("deprecated.daemonset.template.generation"));
+    if pod.label("pod-template-generation").is_empty() {
+        pod.unset("/metadata/labels/pod-template-generation");
+    }
     let terms = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
     pod.set(
         "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms",
@@ -183,17 +229,30 @@ fn pod_of(set: &Value, node: &str) -> Value {
     pod
 }
 
-fn status(set: &Value, wanted: usize, pods: &[Arc<Value>]) -> Value {
-    let live: Vec<_> = pods.iter().filter(|pod| !pod.is_deleting()).collect();
-    let ready = live.iter().filter(|pod| pod.condition_holds("Ready")).count();
-    let updated = live.iter().filter(|pod| pod.label(HASH) == hash(set)).count();
+fn status(set: &Value, plan: &Plan, pods: &[Arc<Value>], hash: &str, now: Timestamp) -> Value {
+    let wanted = plan.wanted.len();
+    let mut on_node: BTreeMap<&str, Vec<&Arc<Value>>> = BTreeMap::new();
+    for pod in pods {
+        on_node.entry(target_of(pod)).or_default().push(pod);
+    }
+    let right: Vec<_> = on_node.iter().filter(|(node, _)| plan.wanted.contains(**node)).collect();
+    let number = |test: &dyn Fn(&Value) -> bool| {
+        right.iter().filter(|(_, pods)| pods.iter().any(|pod| !pod.is_deleting() && test(pod))).count()
+    };
+    let available = number(&|pod| availability(set, pod, now) == Available::Now);
     let mut status = json!({
-        "currentNumberScheduled": live.len(), "numberMisscheduled": 0, "desiredNumberScheduled": wanted,
-        "numberReady": ready, "updatedNumberScheduled": updated, "numberAvailable": ready,
+        "currentNumberScheduled": right.len(), "numberMisscheduled": on_node.len() - right.len(),
+        "desiredNumberScheduled": wanted, "numberReady": number(&|pod| pod.condition_holds("Ready")),
         "observedGeneration": set.generation(),
     });
-    if wanted > ready {
-        status["numberUnavailable"] = (wanted - ready).into();
+    for (name, number) in [
+        ("updatedNumberScheduled", number(&|pod| pod.label(HASH) == hash)),
+        ("numberAvailable", available),
+        ("numberUnavailable", wanted.saturating_sub(available)),
+    ] {
+        if number > 0 {
+            status[name] = number.into();
+        }
     }
     status
 }
@@ -208,16 +267,36 @@ mod tests {
         Arc::new(json!({"metadata": {"name": name}, "spec": {"taints": taints}}))
     }
 
+    fn set() -> Value {
+        json!({"metadata": {"name": "cni", "namespace": "kube-system", "uid": "u"}, "spec": {"template": {"spec": {}}}})
+    }
+
+    fn running(node: &str, hash: &str) -> Arc<Value> {
+        let mut pod = pod_of(&set(), node, hash);
+        pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        Arc::new(pod)
+    }
+
     #[test]
     fn every_node_that_takes_one_gets_one() {
-        let set = json!({"metadata": {"name": "cni", "namespace": "kube-system", "uid": "u"}, "spec": {"template": {"spec": {}}}});
         let nodes = [node("a", ""), node("b", "node.kubernetes.io/not-ready"), node("c", "mine")];
-        let planned = plan(&set, &nodes, &[]);
+        let now = Timestamp::UNIX_EPOCH;
+        let planned = plan(&set(), &nodes, &[], "h", now);
         assert_eq!(planned.create.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b"]);
-        let mut pod = pod_of(&set, "a");
-        let there = plan(&set, &nodes, &[Arc::new(pod.clone())]);
-        assert_eq!(there.create.len(), 1);
-        pod.set_label(HASH, "old");
-        assert_eq!(plan(&set, &nodes, &[Arc::new(pod)]).delete.len(), 1);
+        let pods = [running("a", "h"), running("c", "h")];
+        let there = plan(&set(), &nodes, &pods, "h", now);
+        assert_eq!((there.create.len(), there.delete.len()), (1, 1));
+        let status = status(&set(), &there, &pods, "h", now);
+        assert_eq!((&status["numberReady"], &status["numberMisscheduled"]), (&json!(1), &json!(1)));
+    }
+
+    #[test]
+    fn pods_are_replaced_one_by_one() {
+        let nodes = [node("a", ""), node("b", "")];
+        let now = Timestamp::UNIX_EPOCH;
+        let old = plan(&set(), &nodes, &[running("a", "1"), running("b", "1")], "2", now);
+        assert_eq!(old.delete.len(), 1);
+        let next = plan(&set(), &nodes, &[running("b", "1")], "2", now);
+        assert!(next.delete.is_empty(), "one is missing already");
     }
 }

@@ -1,9 +1,18 @@
-//! The controllers of a tenant's control plane: what a kube-controller-manager and a kube-scheduler do there.
+//! The controllers of workloads, and a tenant's control plane: what a kube-controller-manager and a kube-scheduler do.
 //!
-//! A guest that runs a control plane starts this on the API server it serves. They are the same controllers that keep
-//! the infra cluster in order, and know nothing of the world below: nodes of tenants are guests.
+//! A guest that runs a control plane starts [`ControlPlane`] on the API server it serves. They are the same controllers
+//! that keep the infra cluster in order, and know nothing of the world below: nodes of tenants are guests.
 
+mod crons;
 mod daemons;
+mod deployments;
+mod indexes;
+mod jobs;
+mod pods;
+mod replicas;
+mod replication;
+mod revisions;
+mod stateful;
 
 use std::sync::Arc;
 
@@ -36,7 +45,18 @@ impl ControlPlane {
         let mut tasks = Tasks::default();
         hosts::start_lifecycle(&context, &mut tasks);
         scheduler::start(&context, &mut tasks);
-        tasks.control(daemons::Daemons::new(&context));
+        start(&context, &mut tasks);
         Self { _tasks: tasks }
     }
+}
+
+/// Starts the controllers of workloads.
+pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
+    tasks.control(replicas::Replicas::new(context));
+    tasks.control(replication::Replication::new(context));
+    tasks.control(deployments::Deployments::new(context));
+    tasks.control(stateful::Stateful::new(context));
+    tasks.control(jobs::Jobs::new(context));
+    tasks.control(crons::Crons::new(context));
+    tasks.control(daemons::Daemons::new(context));
 }

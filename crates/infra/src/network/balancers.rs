@@ -19,7 +19,7 @@ use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
 use crate::kinds::SERVICE;
 use crate::object::{Key, Object as _};
-use crate::stages::{Effect, Stages};
+use crate::stages::{Effect, Outcome, Stages};
 
 /// What holds a Service until its address is given back.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -37,7 +37,7 @@ const HANGING: Duration = Duration::from_secs(1);
 struct Underway {
     address: IpAddr,
     until: Instant,
-    effect: Effect,
+    outcome: Outcome,
 }
 
 /// What is remembered between looks.
@@ -57,6 +57,8 @@ pub struct Balancers {
     recorder: Recorder,
     stages: Stages,
     pool: Range,
+    /// Whether the addresses are to be listened on on this machine.
+    sockets: bool,
     memory: Mutex<Memory>,
 }
 
@@ -73,6 +75,7 @@ impl Balancers {
             client,
             stages: context.stages.clone(),
             pool,
+            sockets: context.settings.sockets,
             memory: Mutex::default(),
         }
     }
@@ -86,7 +89,7 @@ impl Balancers {
         if now < underway.until {
             return Ok(Next::After(underway.until - now));
         }
-        match underway.effect {
+        match underway.outcome.effect.clone() {
             Effect::Pass => {
                 let status = json!({"status": {"loadBalancer": {"ingress": ingress(underway.address)}}});
                 self.client.merge_status(&SERVICE, &Key::of(service), &status).await?;
@@ -100,7 +103,9 @@ impl Balancers {
             }
             Effect::Fail(message) => Ok(self.fail(service, &message).await),
             Effect::Hang => {
-                self.work(service, underway.address);
+                if self.stages.is_gone(&underway.outcome) {
+                    self.work(service, underway.address);
+                }
                 Ok(Next::After(HANGING))
             }
         }
@@ -120,8 +125,16 @@ impl Balancers {
         let choice = {
             // Held until the choice is written down, so that nobody else makes the same.
             let mut memory = self.memory.lock();
-            let taken = self.taken(&memory, service.uid());
-            let choice = choose(service, &self.pool, &taken);
+            let mut taken = self.taken(&memory, service.uid());
+            let mut choice = choose(service, &self.pool, &taken);
+            // What another process of this machine listens on is as little ours as what another service has.
+            while let Ok(address) = choice
+                && self.sockets
+                && is_listened_on(service, address)
+            {
+                taken.insert(address);
+                choice = choose(service, &self.pool, &taken);
+            }
             if let Ok(address) = choice {
                 let underway = self.worked(service, address, &memory);
                 memory.underway.insert(service.uid().to_owned(), underway);
@@ -143,7 +156,7 @@ impl Balancers {
     fn worked(&self, service: &Value, address: IpAddr, memory: &Memory) -> Underway {
         let attempt = memory.failures.get(service.uid()).map_or(0, |(count, _)| *count);
         let outcome = self.stages.outcome("loadbalancer.assign", service, u64::from(attempt));
-        Underway { address, until: Instant::now() + outcome.after, effect: outcome.effect }
+        Underway { address, until: Instant::now() + outcome.after, outcome }
     }
 
     async fn fail(&self, service: &Value, message: &str) -> Next {
@@ -187,19 +200,9 @@ impl Balancers {
     }
 
     async fn set_finalizer(&self, service: &Value, there: bool) -> Result {
-        let mut wanted = service.clone();
-        if there {
-            wanted.add_finalizer(FINALIZER);
-        } else {
-            wanted.remove_finalizer(FINALIZER);
-        }
-        let patch = json!({"metadata": {
-            "finalizers": wanted.list("/metadata/finalizers"),
-            "uid": service.uid(),
-        }});
-        match self.client.merge(&SERVICE, &Key::of(service), &patch).await {
-            // Gone, or another one: then there is nothing to hold.
-            Err(failure) if failure.is_not_found() || failure.is_conflict() => Ok(()),
+        match self.client.merge(&SERVICE, &Key::of(service), &with_finalizer(service, there)).await {
+            // Gone: then there is nothing to hold.
+            Err(failure) if failure.is_not_found() => Ok(()),
             Err(failure) => Err(failure),
             Ok(_) => Ok(()),
         }
@@ -210,6 +213,21 @@ impl Balancers {
         memory.underway.remove(uid);
         memory.failures.remove(uid);
     }
+}
+
+/// The patch that puts our finalizer or takes it away. The list is replaced as a whole, so it is bound to the version it
+/// was read at: the finalizers of others must not get lost.
+fn with_finalizer(service: &Value, there: bool) -> Value {
+    let mut wanted = service.clone();
+    if there {
+        wanted.add_finalizer(FINALIZER);
+    } else {
+        wanted.remove_finalizer(FINALIZER);
+    }
+    json!({"metadata": {
+        "finalizers": wanted.list("/metadata/finalizers"),
+        "uid": service.uid(), "resourceVersion": service["metadata"]["resourceVersion"],
+    }})
 }
 
 impl Controller for Balancers {
@@ -271,6 +289,17 @@ fn ingress(address: IpAddr) -> Value {
     json!([{"ip": address.to_string(), "ipMode": "VIP"}])
 }
 
+/// Whether somebody else listens where a service would be reached. The address it has already is its own.
+fn is_listened_on(service: &Value, address: IpAddr) -> bool {
+    if !address.is_loopback() || given(service).contains(&address) {
+        return false;
+    }
+    super::sockets::stream_ports(service, "/port").into_iter().any(|port| {
+        let bound = std::net::TcpListener::bind((address, port));
+        bound.is_err_and(|failure| failure.kind() == std::io::ErrorKind::AddrInUse)
+    })
+}
+
 /// The address for a service: the one it wants, the one it has, or the lowest that is free.
 fn choose(service: &Value, pool: &Range, taken: &BTreeSet<IpAddr>) -> std::result::Result<IpAddr, String> {
     let wanted = service.text("/spec/loadBalancerIP");
@@ -304,6 +333,16 @@ mod tests {
     }
 
     #[test]
+    fn the_finalizers_of_others_are_safe() {
+        let service =
+            json!({"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["other", FINALIZER]}});
+        let patch = with_finalizer(&service, false);
+        assert_eq!(patch["metadata"]["finalizers"], json!(["other"]));
+        // Somebody who has put one there in the meantime is not overrun.
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    }
+
+    #[test]
     fn the_lowest_free_address_is_given_until_none_is_left() {
         let pool = pool("127.64.0.0/30");
         let service = json!({"spec": {"type": "LoadBalancer"}});
@@ -325,6 +364,19 @@ mod tests {
         assert!(choose(&wants("127.64.0.7"), &pool, &taken).unwrap_err().contains("in use"));
         assert!(choose(&wants("10.0.0.1"), &pool, &taken).unwrap_err().contains("not in the pool"));
         assert!(choose(&wants("127.64.0.255"), &pool, &taken).unwrap_err().contains("not in the pool"));
+    }
+
+    #[test]
+    fn what_others_listen_on_is_not_given() {
+        let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = other.local_addr().unwrap();
+        let service = json!({"spec": {"ports": [{"port": at.port(), "protocol": "TCP"}]}});
+        assert!(is_listened_on(&service, at.ip()));
+        let mut own = service.clone();
+        own["status"] = json!({"loadBalancer": {"ingress": [{"ip": "127.0.0.1"}]}});
+        assert!(!is_listened_on(&own, at.ip()));
+        drop(other);
+        assert!(!is_listened_on(&service, at.ip()));
     }
 
     #[test]

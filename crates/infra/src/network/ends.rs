@@ -153,6 +153,20 @@ pub enum Party {
     Host(String),
 }
 
+impl std::fmt::Display for Party {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Everybody => formatter.write_str("everybody"),
+            Self::Api => formatter.write_str("api"),
+            Self::Outside => formatter.write_str("outside"),
+            Self::Pod(uid) => write!(formatter, "pod/{uid}"),
+            Self::Namespace(name) => write!(formatter, "namespace/{name}"),
+            Self::Labelled(name, value) => write!(formatter, "label/{name}={value}"),
+            Self::Host(name) => write!(formatter, "host/{name}"),
+        }
+    }
+}
+
 impl Party {
     /// Whether an end belongs to it.
     pub fn has(&self, end: &End) -> bool {

@@ -29,6 +29,9 @@ use super::stream::{self, Line};
 use crate::object::Object as _;
 use crate::world::hosts::Hosts;
 
+/// The ports of who calls, beyond those of services.
+const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
+
 /// The first port a connection may come from.
 const FIRST_PORT: u16 = 32_768;
 /// How long to wait for an answer before asking again; it doubles from there.
@@ -135,6 +138,15 @@ impl Fabric {
     /// Listens for datagrams on a port of a pod.
     pub fn bind(&self, pod: &str, port: u16) -> mpsc::UnboundedReceiver<Datagram> {
         self.listeners.write().bind(Place::Pod(pod.to_owned()), port)
+    }
+
+    /// Listens for datagrams on a free port of a host, as who sends some from there does: answers come to it.
+    pub fn bind_on_host(&self, host: &str) -> (u16, mpsc::UnboundedReceiver<Datagram>) {
+        let (mut listeners, place) = (self.listeners.write(), Place::Host(host.to_owned()));
+        let free = EPHEMERAL.into_iter().find(|port| !listeners.has(&place, *port, Protocol::Udp));
+        // Where all are taken, the first one changes hands.
+        let port = free.unwrap_or(*EPHEMERAL.start());
+        (port, listeners.bind(place, port))
     }
 
     /// Takes the connections to the infra cluster's own API server, whatever port they name.

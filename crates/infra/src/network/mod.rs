@@ -7,6 +7,7 @@ pub mod directory;
 pub mod endpoints;
 pub mod ends;
 pub mod fabric;
+pub mod mirror;
 mod names;
 mod plugs;
 pub mod policy;
@@ -27,6 +28,7 @@ use crate::settings::Manager;
 use balancers::Balancers;
 use directory::Directory;
 use endpoints::Keeper;
+use mirror::Mirror;
 
 /// Starts what gives addresses and endpoints to services, and keeps the fabric informed.
 pub fn start(context: &Context, tasks: &mut Tasks) {
@@ -41,6 +43,7 @@ pub fn start(context: &Context, tasks: &mut Tasks) {
     tasks.control(Balancers::new(context));
     if context.settings.manager == Manager::Embedded {
         tasks.control(Keeper::new(context));
+        tasks.control(Mirror::new(context));
     }
     if context.settings.sockets {
         tasks.spawn(sockets::run(context.clone()));

@@ -343,7 +343,7 @@ impl Fabric {
         let cut = cuts
             .iter()
             .find(|(one, other)| (one.has(from) && other.has(to)) || (one.has(to) && other.has(from)));
-        cut.map_or(Ok(()), |(one, other)| Err(format!("the link between {one:?} and {other:?} is cut")))
+        cut.map_or(Ok(()), |(one, other)| Err(format!("the link between {one} and {other} is cut")))
     }
 }
 

@@ -117,6 +117,7 @@ impl Turns {
             *until = now + patience(service);
             return Some(backend.clone());
         }
+        self.prune(now);
         let turn = self.taken.entry((key.clone(), port.text("/name").to_owned())).or_default();
         let count = u64::try_from(backends.len()).ok().filter(|count| *count > 0)?;
         let place = usize::try_from(start.wrapping_add(*turn) % count).ok()?;
@@ -128,6 +129,22 @@ impl Turns {
             }
         }
         Some(backend)
+    }
+}
+
+/// How much is remembered before it is looked through for what is of no use any more.
+const REMEMBERED: usize = 4096;
+
+impl Turns {
+    /// Forgets clients whose time is over, and whose turn it was where far too many services have come and gone: a
+    /// round begins anew then, which nobody can tell from another one.
+    fn prune(&mut self, now: Instant) {
+        if self.sticky.len() >= REMEMBERED {
+            self.sticky.retain(|_, (_, until)| *until > now);
+        }
+        if self.taken.len() >= REMEMBERED {
+            self.taken.clear();
+        }
     }
 }
 
@@ -181,6 +198,24 @@ mod tests {
         assert_eq!(through(Door::Cluster("a")), ["10.0.0.1"]);
         assert_eq!(through(Door::Node("c")), Vec::<String>::new());
         assert_eq!(through(Door::Balancer).len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_remembered_for_ever() {
+        let found = backends(
+            &json!({}),
+            &slice(&json!([{"addresses": ["10.0.0.1"]}])),
+            &json!({}),
+            FOUR,
+            Door::Balancer,
+        );
+        let mut turns = Turns::default();
+        for number in 0..u32::try_from(2 * REMEMBERED).unwrap() {
+            let service = json!({"metadata": {"name": format!("s{number}"), "namespace": "n"}, "spec": {"sessionAffinity": "ClientIP"}});
+            turns.pick(&service, &json!({}), IpAddr::V4(number.into()), &found, (0, true));
+            tokio::time::advance(Duration::from_secs(10)).await;
+        }
+        assert!(turns.taken.len() <= REMEMBERED && turns.sticky.len() <= REMEMBERED);
     }
 
     #[tokio::test(start_paused = true)]

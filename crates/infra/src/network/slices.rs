@@ -52,7 +52,7 @@ pub fn is_ready(pod: &Value) -> bool {
 
 /// Whether a pod can be an endpoint at all: it has an address and is not over.
 pub fn is_candidate(pod: &Value) -> bool {
-    !matches!(pod.text("/status/phase"), "Succeeded" | "Failed") && !pod.text("/status/podIP").is_empty()
+    !pod.is_over() && !pod.text("/status/podIP").is_empty()
 }
 
 /// The families of a service's addresses.
@@ -165,7 +165,29 @@ pub fn plan(
     }
     let unused = slices.iter().filter(|slice| !used.contains(slice.uid()) && !slice.is_deleting());
     changes.extend(unused.map(|slice| Change::Delete(Arc::clone(slice))));
-    changes
+    reused(changes)
+}
+
+/// A slice that would go becomes one that would be made: who watches sees a change, and its name stays.
+fn reused(changes: Vec<Change>) -> Vec<Change> {
+    let (mut made, mut rest): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|change| matches!(change, Change::Create(_)));
+    for change in &mut rest {
+        let Change::Delete(old) = change else { continue };
+        let same =
+            |made: &Change| matches!(made, Change::Create(new) if new["addressType"] == old["addressType"]);
+        let Some(place) = made.iter().position(same) else { continue };
+        if let Change::Create(new) = made.remove(place) {
+            let mut wanted = (**old).clone();
+            for field in ["ports", "endpoints"] {
+                wanted[field] = new[field].clone();
+            }
+            wanted.set("/metadata/labels", new["metadata"]["labels"].clone());
+            *change = Change::Update(wanted);
+        }
+    }
+    made.extend(rest);
+    made
 }
 
 /// Puts endpoints where they are already, the others where there is space, and the rest into new slices.

@@ -14,6 +14,7 @@ use super::ends::{Protocol, Source};
 use super::fabric::Fabric;
 use crate::client::{Cache, Identity};
 use crate::context::Context;
+use crate::events::Recorder;
 use crate::kinds::{NODE, SERVICE};
 use crate::object::Object as _;
 
@@ -27,25 +28,30 @@ enum Aim {
     Host(u16),
 }
 
-/// The sockets that should be open, and where they lead.
-fn wanted(services: &[Arc<Value>]) -> BTreeMap<SocketAddr, Aim> {
+/// The numbers at a pointer of those ports of a service that are for streams.
+pub(super) fn stream_ports(service: &Value, pointer: &str) -> Vec<u16> {
+    let ports = service.list("/spec/ports").iter();
+    ports
+        .filter(|port| Protocol::parse(port.text("/protocol")) == Some(Protocol::Tcp))
+        .filter_map(|port| port.number(pointer).and_then(|port| u16::try_from(port).ok()))
+        .filter(|port| *port > 0)
+        .collect()
+}
+
+/// The sockets that should be open, where they lead, and for which service.
+fn wanted(services: &[Arc<Value>]) -> BTreeMap<SocketAddr, (Aim, Arc<Value>)> {
     let mut wanted = BTreeMap::new();
     for service in services.iter().filter(|service| !service.is_deleting()) {
-        let ports = service.list("/spec/ports").iter();
-        for port in ports.filter(|port| Protocol::parse(port.text("/protocol")) == Some(Protocol::Tcp)) {
-            let number =
-                |at| port.number(at).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
-            if let Some(number) = number("/port") {
-                // Only what is this machine's own can be listened on.
-                for address in given(service).into_iter().filter(IpAddr::is_loopback) {
-                    let socket = SocketAddr::new(address, number);
-                    wanted.insert(socket, Aim::Balancer(socket));
-                }
+        for number in stream_ports(service, "/port") {
+            // Only what is this machine's own can be listened on.
+            for address in given(service).into_iter().filter(IpAddr::is_loopback) {
+                let socket = SocketAddr::new(address, number);
+                wanted.insert(socket, (Aim::Balancer(socket), Arc::clone(service)));
             }
-            if let Some(number) = number("/nodePort") {
-                let socket = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), number);
-                wanted.insert(socket, Aim::Host(number));
-            }
+        }
+        for number in stream_ports(service, "/nodePort") {
+            let socket = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), number);
+            wanted.insert(socket, (Aim::Host(number), Arc::clone(service)));
         }
     }
     wanted
@@ -55,14 +61,21 @@ fn wanted(services: &[Arc<Value>]) -> BTreeMap<SocketAddr, Aim> {
 pub async fn run(context: Context) {
     let client = context.client(Identity::LOAD_BALANCER);
     let (services, nodes) = (client.cache(&SERVICE), client.cache(&NODE));
+    let recorder = Recorder::new(&client, context.clock, "service-controller");
     let mut changes = services.changes();
     let mut open: BTreeMap<SocketAddr, JoinSet<()>> = BTreeMap::new();
     while changes.recv().await.is_some() {
         let wanted = wanted(&services.list(""));
         open.retain(|socket, _| wanted.contains_key(socket));
-        for (socket, aim) in wanted {
+        for (socket, (aim, service)) in wanted {
             open.entry(socket).or_insert_with(|| {
-                let door = Door { aim, fabric: Arc::clone(&context.world.fabric), nodes: Arc::clone(&nodes) };
+                let door = Door {
+                    aim,
+                    service,
+                    recorder: recorder.clone(),
+                    fabric: Arc::clone(&context.world.fabric),
+                    nodes: Arc::clone(&nodes),
+                };
                 let mut tasks = JoinSet::new();
                 tasks.spawn(door.serve(socket));
                 tasks
@@ -75,17 +88,25 @@ pub async fn run(context: Context) {
 #[derive(Clone)]
 struct Door {
     aim: Aim,
+    /// The service it was opened for.
+    service: Arc<Value>,
+    recorder: Recorder,
     fabric: Arc<Fabric>,
     nodes: Arc<Cache>,
 }
 
 impl Door {
     async fn serve(self, socket: SocketAddr) {
+        let mut told = false;
         let listener = loop {
             match TcpListener::bind(socket).await {
                 Ok(listener) => break listener,
                 Err(failure) => {
-                    tracing::warn!(%socket, %failure, "a load balancer cannot be reached from this machine");
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!(%socket, %failure, "a load balancer cannot be reached from this machine");
+                        let message = format!("{socket} cannot be reached from this machine: {failure}");
+                        self.recorder.warning(&SERVICE, &self.service, "ListenFailed", &message).await;
+                    }
                     tokio::time::sleep(TAKEN).await;
                 }
             }

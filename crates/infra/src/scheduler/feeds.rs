@@ -65,6 +65,18 @@ pub(super) enum News {
     Storage,
 }
 
+impl News {
+    /// What it is about, for logs.
+    pub(super) fn about(&self) -> String {
+        match self {
+            Self::Node(change) | Self::Namespace(change) | Self::Pod(change) | Self::Claim(change) => {
+                change.key().to_string()
+            }
+            Self::Storage => "storage".to_owned(),
+        }
+    }
+}
+
 impl Feeds {
     /// The next change that is there already: nodes before pods, so that nobody is refused for want of them.
     pub(super) fn now(&mut self) -> Option<News> {

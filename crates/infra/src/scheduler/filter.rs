@@ -27,6 +27,13 @@ pub(crate) enum Cause {
     Volumes,
 }
 
+impl Cause {
+    /// Any of them.
+    pub(crate) fn all() -> BTreeSet<Self> {
+        BTreeSet::from([Self::Nodes, Self::Pods, Self::Neighbours, Self::Volumes])
+    }
+}
+
 /// Why a pod cannot be on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rejection {
@@ -154,13 +161,13 @@ fn ports_collide(pod: &Pod, node: &Node) -> bool {
 fn short_of(pod: &Pod, node: &Node, nominated: &[Arc<Pod>]) -> Option<Rejection> {
     let mut reasons = Vec::new();
     let has = &node.facts.allocatable;
-    let there = i64::try_from(node.pods.len() + nominated.len()).unwrap_or(i64::MAX);
+    let there = i128::try_from(node.pods.len() + nominated.len()).unwrap_or(i128::from(i64::MAX));
     if there + 1 > has.get("pods") {
         reasons.push("Too many pods".to_owned());
     }
     let mut hopeless = false;
     let used = |name: &str| {
-        node.wanted.get(name) + nominated.iter().map(|other| other.wanted.get(name)).sum::<i64>()
+        node.wanted.get(name) + nominated.iter().map(|other| other.wanted.get(name)).sum::<i128>()
     };
     for (name, wanted) in in_order(&pod.wanted) {
         if wanted > 0 && wanted > has.get(name) - used(name) {
@@ -175,7 +182,7 @@ fn short_of(pod: &Pod, node: &Node, nominated: &[Arc<Pod>]) -> Option<Rejection>
 }
 
 /// The resources in the order they are looked at; the number of pods is not one of them.
-fn in_order(wanted: &Resources) -> impl Iterator<Item = (&str, i64)> {
+fn in_order(wanted: &Resources) -> impl Iterator<Item = (&str, i128)> {
     wanted.iter().filter(|(name, _)| *name != "pods")
 }
 

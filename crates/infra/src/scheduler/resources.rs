@@ -8,13 +8,16 @@ use crate::object::Object as _;
 use crate::quantity;
 
 /// Amounts by resource: processors in thousandths, everything else in whole units.
+///
+/// Each amount has 64 bits, as in the API; their sums have more, so that what is added can be taken away again however
+/// much it was.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Resources(BTreeMap<String, i64>);
+pub(crate) struct Resources(BTreeMap<String, i128>);
 
 /// What a pod without any request counts as when nodes are compared: processors in thousandths.
-const DEFAULT_CPU: i64 = 100;
+const DEFAULT_CPU: i128 = 100;
 /// See [`DEFAULT_CPU`]: memory in bytes.
-const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
+const DEFAULT_MEMORY: i128 = 200 * 1024 * 1024;
 
 impl Resources {
     /// Reads a list of resources.
@@ -24,12 +27,12 @@ impl Resources {
     }
 
     /// The amount of a resource.
-    pub(crate) fn get(&self, name: &str) -> i64 {
+    pub(crate) fn get(&self, name: &str) -> i128 {
         self.0.get(name).copied().unwrap_or_default()
     }
 
     /// All amounts by name.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, i64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, i128)> {
         self.0.iter().map(|(name, amount)| (name.as_str(), *amount))
     }
 
@@ -103,9 +106,9 @@ impl Resources {
     }
 }
 
-fn amount_of(name: &str, amount: &Value) -> i64 {
+fn amount_of(name: &str, amount: &Value) -> i128 {
     let amount = if name == "cpu" { quantity::of(amount) } else { quantity::whole(amount) };
-    i64::try_from(amount).unwrap_or(i64::MAX)
+    amount.clamp(i64::MIN.into(), i64::MAX.into())
 }
 
 #[cfg(test)]
@@ -136,5 +139,18 @@ mod tests {
         let pod = json!({"spec": {"containers": [{}, {}]}});
         assert_eq!(Resources::likely_used_by(&pod).get("cpu"), 200);
         assert_eq!(Resources::wanted_by(&pod).get("cpu"), 0);
+    }
+
+    #[test]
+    fn huge_amounts_are_added_and_taken_away_again() {
+        let wants = json!({"resources": {"requests": {"memory": "7E", "cpu": "9E"}}});
+        let pod = json!({"spec": {"containers": [wants, wants, wants], "overhead": {"memory": "7E"}}});
+        let wanted = Resources::wanted_by(&pod);
+        assert_eq!(wanted.get("memory"), 28_000_000_000_000_000_000);
+        assert_eq!(wanted.get("cpu"), 3 * i128::from(i64::MAX));
+        let mut sum = Resources::read(&json!({"memory": "1Gi"}));
+        sum.add(&wanted);
+        sum.subtract(&wanted);
+        assert_eq!((sum.get("memory"), sum.get("cpu")), (1 << 30, 0));
     }
 }

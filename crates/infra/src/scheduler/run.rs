@@ -1,9 +1,11 @@
 //! The loop of the scheduler: what changes comes in, decisions go out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::Value;
@@ -21,12 +23,15 @@ use super::volumes::{self, Needs, SELECTED_NODE};
 use super::write::Writer;
 use crate::client::{Cache, Change, Identity};
 use crate::context::Context;
+use crate::controller::unharmed;
 use crate::kinds::{NAMESPACE, NODE, POD, POD_DISRUPTION_BUDGET, PV, PVC, STORAGE_CLASS};
 use crate::object::{Key, Object as _};
 use crate::stages::Profile;
 
 /// The name of the scheduler pods ask for.
 const NAME: &str = "default-scheduler";
+/// What is said of something that could not be written for a bug.
+const PANIC: &str = "the scheduler failed over this pod";
 /// How many pods are being told about at the same time.
 const TOGETHER: usize = 64;
 /// How long volumes may take to be bound.
@@ -56,24 +61,33 @@ pub(crate) async fn run(context: Context) {
     let mut scheduler = Scheduler::new(&context, known);
     loop {
         while let Some(news) = feeds.now() {
-            scheduler.learn(&news);
+            scheduler.careful(&news.about(), |scheduler| scheduler.learn(&news));
         }
         scheduler.queue.tick(Instant::now());
         if scheduler.doing.len() < TOGETHER
             && let Some(key) = scheduler.queue.take()
         {
-            scheduler.schedule(&key);
+            if !scheduler.careful(&key, |scheduler| scheduler.schedule(&key)) {
+                scheduler.queue.failed(&key, Cause::all());
+                scheduler.queue.wake(Cause::Nodes);
+            }
             continue;
         }
         let due = scheduler.due();
         tokio::select! {
             biased;
-            Some(done) = scheduler.doing.next() => scheduler.finish(done),
+            Some(done) = scheduler.doing.next() => {
+                scheduler.careful(&"what was written", |scheduler| scheduler.finish(done));
+            }
             news = feeds.next() => match news {
-                Some(news) => scheduler.learn(&news),
+                Some(news) => {
+                    scheduler.careful(&news.about(), |scheduler| scheduler.learn(&news));
+                }
                 None => return,
             },
-            () = wait_until(due) => scheduler.expire(),
+            () = wait_until(due) => {
+                scheduler.careful(&"what is late", Scheduler::expire);
+            }
         }
     }
 }
@@ -140,6 +154,35 @@ impl Scheduler {
         }
     }
 
+    /// Does something about one object. A bug in that must not end the scheduler: then it is false, and what is known
+    /// of the cluster, of which half may have been changed, is read anew.
+    fn careful(&mut self, about: &dyn std::fmt::Display, act: impl FnOnce(&mut Self)) -> bool {
+        if unharmed(NAME, about, || act(self)).is_some() {
+            return true;
+        }
+        let mut cluster = Cluster::default();
+        for node in self.known.nodes.list("") {
+            unharmed(NAME, &Key::of(&node), || cluster.put_node(NodeFacts::read(&node)));
+        }
+        for namespace in self.known.namespaces.list("") {
+            cluster.put_namespace(&namespace);
+        }
+        for pod in self.known.pods.list("").iter().filter(|pod| !pod.is_over()) {
+            let node = Some(pod.text("/spec/nodeName")).filter(|node| !node.is_empty());
+            if let Some(node) = node.or_else(|| self.assumed.get(pod.uid()).map(String::as_str)) {
+                unharmed(NAME, &Key::of(pod), || cluster.put_pod(node, Pod::read(pod)));
+            }
+        }
+        self.cluster = cluster;
+        false
+    }
+
+    /// Does something that takes a while, and comes to `otherwise` where it ends in a panic.
+    fn begin(&mut self, work: impl Future<Output = Done> + Send + 'static, otherwise: Done) {
+        let work = AssertUnwindSafe(work).catch_unwind();
+        self.doing.push(Box::pin(async move { work.await.unwrap_or(otherwise) }));
+    }
+
     fn learn(&mut self, news: &News) {
         match news {
             News::Node(change) => match &change.after {
@@ -174,7 +217,7 @@ impl Scheduler {
             self.forget(&key, change.object().uid());
             return;
         };
-        let over = matches!(pod.text("/status/phase"), "Succeeded" | "Failed");
+        let over = pod.is_over();
         let node = pod.text("/spec/nodeName");
         if over {
             self.forget(&key, pod.uid());
@@ -286,10 +329,12 @@ impl Scheduler {
         let (writer, claims, place) = (self.writer.clone(), needs.waiting.clone(), node.clone());
         let existing = needs.volumes_on(&node, &labels);
         let chosen = key.clone();
-        self.doing.push(Box::pin(async move {
+        let otherwise = Done::Chosen(key.clone(), Err(PANIC.to_owned()));
+        let work = async move {
             let told = writer.choose_volumes(&place, &claims, &existing).await;
             Done::Chosen(chosen, told.map_err(|failure| failure.to_string()))
-        }));
+        };
+        self.begin(work, otherwise);
         let until = Instant::now() + BIND_TIMEOUT;
         let reserved = Reserved { pod: Arc::clone(object), node, claims: needs.waiting, told: false, until };
         self.reserved.insert(key, reserved);
@@ -299,10 +344,12 @@ impl Scheduler {
         let (writer, pod, key) = (self.writer.clone(), Arc::clone(object), Key::of(object));
         self.attempts += 1;
         let attempt = self.attempts;
-        self.doing.push(Box::pin(async move {
+        let otherwise = Done::Bound(key.clone(), pod.uid().to_owned(), Err(PANIC.to_owned()));
+        let work = async move {
             let bound = writer.bind(&pod, &node, attempt).await;
             Done::Bound(key, pod.uid().to_owned(), bound)
-        }));
+        };
+        self.begin(work, otherwise);
     }
 
     fn finish(&mut self, done: Done) {
@@ -334,14 +381,14 @@ impl Scheduler {
             self.queue.remove(key);
             return;
         };
-        let causes = BTreeSet::from([Cause::Nodes, Cause::Pods, Cause::Volumes, Cause::Neighbours]);
-        self.queue.failed(key, causes);
+        self.queue.failed(key, Cause::all());
         self.queue.wake(Cause::Nodes);
         let (writer, message) = (self.writer.clone(), why.to_owned());
-        self.doing.push(Box::pin(async move {
+        let work = async move {
             writer.refuse(&pod, "SchedulerError", &message, None).await;
             Done::Said
-        }));
+        };
+        self.begin(work, Done::Said);
     }
 
     /// A claim has changed: pods may have been waiting for it.
@@ -427,7 +474,7 @@ impl Scheduler {
         let afterwards = if misfits.total == 0 { String::new() } else { afterwards };
         let message = misfits.message(&afterwards);
         let (writer, object) = (self.writer.clone(), Arc::clone(object));
-        self.doing.push(Box::pin(async move {
+        let work = async move {
             let nominated = victims.as_ref().map(|(node, _)| node.as_str());
             writer.refuse(&object, "Unschedulable", &message, nominated).await;
             // Only now, so that the promise is known before the place is free.
@@ -435,7 +482,8 @@ impl Scheduler {
                 writer.evict(victims, &object, node).await;
             }
             Done::Said
-        }));
+        };
+        self.begin(work, Done::Said);
     }
 
     fn try_preemption(&mut self, object: &Value, pod: &Pod, needs: &Needs, misfits: &Misfits) -> Preemption {

@@ -79,7 +79,7 @@ fn least_used(pod: &Pod, node: &Node) -> i64 {
     let shares = COMPARED.map(|name| {
         let has = node.facts.allocatable.get(name);
         let used = used_with(&node.likely, &pod.likely, name);
-        if has == 0 || used > has { 0 } else { (has - used) * MOST / has }
+        if has <= 0 || used > has { 0 } else { per(MOST, has - used, has) }
     });
     shares.iter().sum::<i64>() / 2
 }
@@ -88,12 +88,17 @@ fn least_used(pod: &Pod, node: &Node) -> i64 {
 fn balance(pod: &Pod, node: &Node) -> i64 {
     let [cpu, memory] = COMPARED.map(|name| {
         let has = node.facts.allocatable.get(name).max(1);
-        (used_with(&node.wanted, &pod.wanted, name) * 1000 / has).min(1000)
+        per(1000, used_with(&node.wanted, &pod.wanted, name), has)
     });
     MOST - (cpu - memory).abs() * MOST / 2000
 }
 
-fn used_with(used: &Resources, wanted: &Resources, name: &str) -> i64 {
+/// A share of a whole, in parts of `all` and never more than that.
+fn per(all: i64, part: i128, whole: i128) -> i64 {
+    i64::try_from(part.max(0) * i128::from(all) / whole).unwrap_or(all).min(all)
+}
+
+fn used_with(used: &Resources, wanted: &Resources, name: &str) -> i128 {
     used.get(name) + wanted.get(name)
 }
 

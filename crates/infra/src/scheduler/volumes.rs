@@ -202,6 +202,7 @@ fn can_have(claim: &Value, volume: &Value) -> bool {
     volume.text("/status/phase") == "Available"
         && volume.at("/spec/claimRef").is_null()
         && volume.text("/spec/storageClassName") == claim.text("/spec/storageClassName")
+        && volume.text("/spec/volumeAttributesClassName") == claim.text("/spec/volumeAttributesClassName")
         && volume.text("/spec/volumeMode") == claim.text("/spec/volumeMode")
         && claim.list("/spec/accessModes").iter().all(|mode| modes.contains(mode))
         && quantity::of(volume.at("/spec/capacity/storage"))

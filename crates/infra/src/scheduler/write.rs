@@ -127,6 +127,9 @@ impl Writer {
             if new == old {
                 return;
             }
+            if let Some(generation) = new.number("/metadata/generation") {
+                new.set("/status/observedGeneration", generation.into());
+            }
             match self.client.replace_status(&POD, &new).await {
                 Err(failure) if failure.is_conflict() => {
                     current = self.client.get(&POD, &key).await.unwrap_or_default();

@@ -12,8 +12,14 @@ use crate::client::{Client, Result};
 use crate::kinds::{API_SERVICE, MUTATING_WEBHOOKS, NAMESPACE, SERVICE, VALIDATING_WEBHOOKS};
 
 /// The services the components are behind: namespace and name.
-pub const SERVICES: &[(&str, &str)] =
-    &[("kubevirt", "virt-api"), ("cdi", "cdi-api"), ("cdi", "cdi-uploadproxy"), ("trellis-lab", "lab-api")];
+pub const SERVICES: &[(&str, &str)] = &[
+    ("kubevirt", "virt-api"),
+    ("cdi", "cdi-api"),
+    ("cdi", "cdi-uploadproxy"),
+    ("trellis-lab", "lab-api"),
+    // Where the lab's server asks for the logs of pods.
+    ("trellis-lab", "kubelets"),
+];
 
 /// The aggregated APIs: group, version, and the service behind.
 const APIS: &[(&str, &str, &str, &str)] = &[

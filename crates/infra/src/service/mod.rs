@@ -3,6 +3,7 @@
 //! One service, mounted in two ways: inside the lab's server, which hands it connections of this process, and beside a
 //! real one, which calls it over TLS. In both, the same webhook configurations and API services lead to it.
 
+pub(crate) mod access;
 pub mod admission;
 pub mod install;
 pub mod serve;
@@ -15,6 +16,8 @@ use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
+pub use access::{Access, FrontProxy};
+pub(crate) use serve::linger;
 pub use users::User;
 
 use crate::context::Context;
@@ -35,6 +38,7 @@ pub struct Call {
 #[derive(Debug, Clone)]
 pub struct Service {
     context: Context,
+    access: Access,
 }
 
 /// Serves the paths below a prefix.
@@ -49,24 +53,35 @@ const ROUTES: &[Route] = &[
     ("/apis/upload.cdi.kubevirt.io", |context, call| {
         Box::pin(crate::cdi::upload::serve_tokens(context, call))
     }),
+    // What a kubelet is asked for by the API server.
+    ("/containerLogs/", |context, call| Box::pin(async move { crate::logs::serve(context, &call) })),
     // CDI's proxy for uploads, which has an address of its own beside a real server.
-    ("/v1beta1/upload", |context, call| Box::pin(crate::cdi::upload::serve_uploads(context, call))),
-    ("/v1alpha1/upload", |context, call| Box::pin(crate::cdi::upload::serve_uploads(context, call))),
+    (access::UPLOADS[0], |context, call| Box::pin(crate::cdi::upload::serve_uploads(context, call))),
+    (access::UPLOADS[1], |context, call| Box::pin(crate::cdi::upload::serve_uploads(context, call))),
 ];
 
 impl Service {
-    /// The service of a cluster.
+    /// The service of a cluster, for connections of an API server: what they say of users is believed.
     pub fn new(context: Context) -> Self {
-        Self { context }
+        Self { context, access: Access::Everything }
+    }
+
+    /// The same for others.
+    #[must_use]
+    pub fn with(self, access: Access) -> Self {
+        Self { access, ..self }
     }
 
     /// Answers a request.
     pub async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path().to_owned();
+        if !self.access.leads_to(&path) {
+            return failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
+        }
         if let Some(hook) = admission::find(&path) {
             return self.admit(hook, request).await;
         }
-        if matches!(path.as_str(), "/healthz" | "/livez" | "/readyz") {
+        if access::is_health(&path) {
             return plain(StatusCode::OK, "ok");
         }
         if path == "/apis" && request.method() == Method::GET {

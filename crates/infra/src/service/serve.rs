@@ -3,7 +3,11 @@
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::{HeaderMap, header};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -14,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::Service;
+use super::{Access, FrontProxy, Service};
 
 /// Why the service cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +32,9 @@ pub enum ServeError {
     /// The certificate cannot be used.
     #[error("cannot use the certificate: {0}")]
     Tls(#[from] rustls::Error),
+    /// The API server does not say how it can be told from others.
+    #[error("cannot tell the API server from others: {0}")]
+    FrontProxy(String),
 }
 
 impl Service {
@@ -45,6 +52,21 @@ impl Service {
     }
 }
 
+/// How long a client may go on sending what nobody wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Lets a client that was answered before all was read send on, so that it comes to see the answer: a connection that is
+/// cut in the middle of a write takes it away. One that waits to be asked for its body has nothing to send.
+pub(crate) fn linger(headers: &HeaderMap, mut body: Incoming) {
+    if body.is_end_stream() || headers.contains_key(header::EXPECT) {
+        return;
+    }
+    tokio::spawn(tokio::time::timeout(
+        PATIENCE,
+        async move { while let Some(Ok(_)) = body.frame().await {} },
+    ));
+}
+
 /// A place the service listens at, beside a real API server.
 #[derive(Debug)]
 pub struct Listening {
@@ -56,17 +78,27 @@ pub struct Listening {
     _tasks: JoinSet<()>,
 }
 
-/// Listens on a free loopback port with a certificate for the given names.
-pub async fn listen(service: Service, names: &[&str]) -> Result<Listening, ServeError> {
-    let (authority, tls) = credentials(names)?;
+/// Listens on a free loopback port with a certificate for the given names. Who shows that it is the API server gets
+/// at everything, others at what the service gives them.
+pub async fn listen(
+    service: Service,
+    names: &[&str],
+    front_proxy: Option<FrontProxy>,
+) -> Result<Listening, ServeError> {
+    let (authority, tls) = credentials(names, front_proxy.as_ref())?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     let mut tasks = JoinSet::new();
-    tasks.spawn(accept(service, listener, tls));
+    tasks.spawn(accept(service, listener, tls, front_proxy.map(Arc::new)));
     Ok(Listening { address, authority, _tasks: tasks })
 }
 
-async fn accept(service: Service, listener: TcpListener, tls: TlsAcceptor) {
+async fn accept(
+    service: Service,
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    front_proxy: Option<Arc<FrontProxy>>,
+) {
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -75,22 +107,29 @@ async fn accept(service: Service, listener: TcpListener, tls: TlsAcceptor) {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
+                    // Such as for want of file descriptors, which does not end by asking again at once.
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                     continue;
                 }
             },
             Some(_) = connections.join_next() => continue,
         };
-        let (service, tls) = (service.clone(), tls.clone());
+        let (service, tls, front_proxy) = (service.clone(), tls.clone(), front_proxy.clone());
         connections.spawn(async move {
-            if let Ok(stream) = tls.accept(stream).await {
-                service.connection(stream).await;
-            }
+            let Ok(stream) = tls.accept(stream).await else { return };
+            let shown = stream.get_ref().1.peer_certificates().and_then(|shown| shown.first());
+            let is_server = shown.zip(front_proxy).is_some_and(|(shown, known)| known.is(shown));
+            let service = if is_server { service.with(Access::Everything) } else { service };
+            service.connection(stream).await;
         });
     }
 }
 
 /// An authority of its own, and what a server with its certificate needs.
-fn credentials(names: &[&str]) -> Result<(String, TlsAcceptor), ServeError> {
+fn credentials(
+    names: &[&str],
+    front_proxy: Option<&FrontProxy>,
+) -> Result<(String, TlsAcceptor), ServeError> {
     let key = KeyPair::generate()?;
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name.push(DnType::CommonName, "infra-services");
@@ -104,9 +143,12 @@ fn credentials(names: &[&str]) -> Result<(String, TlsAcceptor), ServeError> {
     let server = CertificateParams::new(names)?.signed_by(&server_key, &issuer)?;
     let secret = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![server.der().clone()], secret)?;
+    let config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let config = match front_proxy {
+        Some(front_proxy) => config.with_client_cert_verifier(front_proxy.verifier(provider)?),
+        None => config.with_no_client_auth(),
+    };
+    let config = config.with_single_cert(vec![server.der().clone()], secret)?;
     Ok((authority, TlsAcceptor::from(Arc::new(config))))
 }

@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::classes::driver;
 use super::provision::{FINALIZER, PROVISIONED_BY};
 use super::told::Told;
-use super::waits::{Waited, Waits};
 use crate::client::{Cache, Client, Identity, Result};
 use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::kinds::{PV, VOLUME_ATTACHMENT};
 use crate::object::{Key, Object as _};
 use crate::quantity;
+use crate::waits::{Waited, Waits};
 use crate::world::World;
 
 /// Deletes volumes.

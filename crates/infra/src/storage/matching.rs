@@ -25,6 +25,10 @@ pub(super) fn mismatch(volume: &Value, claim: &Value) -> Option<&'static str> {
     if volume.text("/spec/storageClassName") != class_of(claim) {
         return Some("storageClassName does not match");
     }
+    let attributes = "/spec/volumeAttributesClassName";
+    if volume.text(attributes) != claim.text(attributes) {
+        return Some("volumeAttributesClassName does not match");
+    }
     if volume_mode(volume) != volume_mode(claim) {
         return Some("incompatible volumeMode");
     }
@@ -129,6 +133,7 @@ mod tests {
     fn what_differs_does_not_fit() {
         for (pointer, value) in [
             ("/spec/storageClassName", json!("other")),
+            ("/spec/volumeAttributesClassName", json!("gold")),
             ("/spec/volumeMode", json!("Block")),
             ("/spec/accessModes", json!(["ReadOnlyMany"])),
             ("/status/phase", json!("Released")),

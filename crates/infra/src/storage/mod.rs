@@ -32,7 +32,6 @@ mod registrar;
 mod resizer;
 mod snapshots;
 mod told;
-mod waits;
 
 use crate::client::Result;
 use crate::context::{Context, Tasks};

@@ -236,6 +236,10 @@ pub(super) fn volume(
             json!({"matchExpressions": [{"key": driver.topology, "operator": "In", "values": [place]}]});
         object.set("/spec/nodeAffinity", json!({"required": {"nodeSelectorTerms": [term]}}));
     }
+    let attributes = claim.at("/spec/volumeAttributesClassName");
+    if !attributes.is_null() {
+        object.set("/spec/volumeAttributesClassName", attributes.clone());
+    }
     if !class.list("/mountOptions").is_empty() {
         object.set("/spec/mountOptions", class.at("/mountOptions").clone());
     }

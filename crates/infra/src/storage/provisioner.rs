@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::classes::{Driver, class_of, driver, waits_for_consumer};
 use super::provision::{self, SELECTED_NODE, Wish, provisioner_of, volume_name, wish};
 use super::told::Told;
-use super::waits::{Waited, Waits};
 use crate::client::{Cache, Client, Identity};
 use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
 use crate::kinds::{CSI_NODE, NODE, PV, PVC, STORAGE_CLASS, VOLUME_SNAPSHOT, VOLUME_SNAPSHOT_CONTENT};
 use crate::object::{Key, Object as _};
+use crate::waits::{Waited, Waits};
 
 /// Makes volumes.
 #[derive(Debug)]
@@ -227,11 +227,11 @@ impl Controller for Provisioner {
                 open.map(|claim| Key::of(claim)).collect()
             }),
             // Only to be complete before anything is decided.
-            Watch::mapped(&self.volumes, |_| Vec::new()),
-            Watch::mapped(&self.nodes, |_| Vec::new()),
-            Watch::mapped(&self.csi_nodes, |_| Vec::new()),
-            Watch::mapped(&self.snapshots, |_| Vec::new()),
-            Watch::mapped(&self.contents, |_| Vec::new()),
+            Watch::known(&self.volumes),
+            Watch::known(&self.nodes),
+            Watch::known(&self.csi_nodes),
+            Watch::known(&self.snapshots),
+            Watch::known(&self.contents),
         ]
     }
 

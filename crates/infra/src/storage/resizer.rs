@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::classes::{driver, volume_mode};
 use super::told::Told;
-use super::waits::{Waited, Waits};
 use crate::client::{Cache, Client, Identity, Result};
 use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
@@ -15,6 +14,7 @@ use crate::kinds::{POD, PV, PVC};
 use crate::object::{Condition, Key, Object as _, drop_condition};
 use crate::quantity;
 use crate::settings::Manager;
+use crate::waits::{Waited, Waits};
 
 /// Who grows volumes beside a driver.
 const RESIZER: Identity =

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, watch};
+use tokio::time::Instant;
 
 use crate::object::Key;
 
@@ -55,7 +56,10 @@ pub struct Drive {
 pub struct Disk {
     /// The name in the machine's specification.
     pub name: String,
-    /// The device in the guest, such as `vda`.
+    /// The bus it is on, such as `virtio`.
+    pub bus: String,
+    /// The device in the guest, such as `vda`. Where it is taken when the disk is added, or nothing is asked for, the
+    /// machine picks one: only it knows which are free.
     pub target: String,
     /// The serial the guest sees; may be empty.
     pub serial: String,
@@ -65,6 +69,44 @@ pub struct Disk {
     pub bootable: bool,
     /// How large it looks, in bytes.
     pub size: u64,
+}
+
+impl Disk {
+    /// The device of the `index`-th disk on a bus.
+    pub fn device(bus: &str, index: usize) -> String {
+        let mut letters = String::new();
+        let mut rest = index;
+        loop {
+            letters.insert(0, char::from(b'a' + u8::try_from(rest % 26).unwrap_or_default()));
+            match rest / 26 {
+                0 => break,
+                more => rest = more - 1,
+            }
+        }
+        format!("{}{letters}", family(bus))
+    }
+
+    /// Adds it to others, in place of one of its name, at a device that is free.
+    pub fn join(mut self, others: &mut Vec<Self>) {
+        others.retain(|other| other.name != self.name);
+        let taken = |target: &str| others.iter().any(|other| other.target == target);
+        if !self.target.starts_with(family(&self.bus)) || taken(&self.target) {
+            // One more than there are disks, one is free.
+            let free =
+                (0..=others.len()).map(|index| Self::device(&self.bus, index)).find(|target| !taken(target));
+            self.target = free.unwrap_or_default();
+        }
+        others.push(self);
+    }
+}
+
+/// What the devices of a bus begin with.
+fn family(bus: &str) -> &'static str {
+    match bus {
+        "virtio" => "vd",
+        "fdc" => "fd",
+        _ => "sd",
+    }
 }
 
 /// A network interface of a machine.
@@ -143,8 +185,29 @@ pub struct Agent {
     pub users: Value,
     /// The file systems, as in `filesystemlist`.
     pub filesystems: Value,
-    /// Whether the file systems are frozen.
-    pub frozen: bool,
+    /// Until when the file systems are frozen, where they are.
+    pub frozen: Option<Thaw>,
+}
+
+/// When frozen file systems thaw by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thaw {
+    /// At a moment.
+    At(Instant),
+    /// Not before somebody asks for it.
+    Asked,
+}
+
+impl Agent {
+    /// Whether the file systems are frozen now. Nothing has to wake up for them to thaw, so that the end of one freeze
+    /// cannot be taken for that of the next.
+    pub fn is_frozen(&self) -> bool {
+        match self.frozen {
+            None => false,
+            Some(Thaw::Asked) => true,
+            Some(Thaw::At(end)) => Instant::now() < end,
+        }
+    }
 }
 
 /// Something one viewer at a time can hold: a console, a screen. A new viewer takes it from the one before.
@@ -370,5 +433,42 @@ impl Machines {
     pub fn on(&self, node: &str) -> Vec<Arc<Machine>> {
         let running = self.running.read();
         running.values().filter(|machine| machine.plan.read().pod.node == node).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_counted_in_letters() {
+        assert_eq!(
+            [0, 25, 26, 27, 701, 702].map(|index| Disk::device("virtio", index)),
+            ["vda", "vdz", "vdaa", "vdab", "vdzz", "vdaaa"]
+        );
+        assert_eq!((Disk::device("sata", 0), Disk::device("fdc", 1)), ("sda".to_owned(), "fdb".to_owned()));
+    }
+
+    #[test]
+    fn a_disk_is_added_where_nothing_is() {
+        let disk = |name: &str, bus: &str, target: &str| Disk {
+            name: name.to_owned(),
+            bus: bus.to_owned(),
+            target: target.to_owned(),
+            ..Disk::default()
+        };
+        let mut disks = vec![disk("root", "virtio", "vda")];
+        for (name, bus, target, got) in [
+            ("a", "scsi", "", "sda"),
+            ("b", "scsi", "", "sdb"),
+            ("c", "virtio", "vda", "vdb"),
+            ("d", "scsi", "sdf", "sdf"),
+            // The same once more: it is not there twice, and keeps its place.
+            ("b", "scsi", "sdb", "sdb"),
+        ] {
+            disk(name, bus, target).join(&mut disks);
+            assert_eq!(disks.last().map(|disk| disk.target.as_str()), Some(got), "{name}");
+        }
+        assert_eq!(disks.len(), 5);
     }
 }

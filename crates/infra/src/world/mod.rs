@@ -6,10 +6,12 @@
 pub mod hosts;
 pub mod images;
 pub mod machine;
+pub mod store;
 pub mod transfers;
 pub mod volumes;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::network::fabric::Fabric;
 
@@ -28,6 +30,20 @@ pub struct World {
     pub machines: Arc<machine::Machines>,
     /// The network between them.
     pub fabric: Arc<Fabric>,
+    /// How many machines were made before they had a name.
+    nameless: Arc<AtomicU64>,
+}
+
+impl World {
+    /// The turn of a machine that has no name yet: another one for each.
+    pub fn next_nameless(&self) -> u64 {
+        self.nameless.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A world whose disks are what a store holds. Everything else begins anew, as after a power cut.
+    pub fn in_store(store: Arc<dyn store::Store>) -> Result<Self, store::StoreError> {
+        Ok(Self { volumes: Arc::new(volumes::Volumes::in_store(store)?), ..Self::default() })
+    }
 }
 
 impl Default for World {
@@ -42,6 +58,7 @@ impl Default for World {
             transfers: Arc::default(),
             machines: Arc::default(),
             fabric,
+            nameless: Arc::default(),
         }
     }
 }

@@ -17,11 +17,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(instances_are_filled_in),
         scenario!(machines_are_refused_with_causes),
         scenario!(instances_are_refused_with_causes),
+        scenario!(numbers_beyond_their_types_are_refused),
         scenario!(up_to_ten_causes_are_told),
         scenario!(running_is_deprecated),
         scenario!(instances_change_through_kubevirt_only),
         scenario!(deleted_machines_are_let_go),
         scenario!(migrations_are_checked),
+        scenario!(lists_are_bounded_and_nameless_machines_differ),
         scenario!(sets_and_snapshots_are_checked),
         scenario!(presets_fill_instances),
         scenario!(other_kinds_pass),
@@ -81,6 +83,35 @@ fn assert_refused(status: &Value, code: i64, field: &str, message: &str) {
         assert_eq!(status.text("/details/causes/0/field"), field, "{status}");
         assert!(status.text("/details/causes/0/message").contains(message), "{status}");
     }
+}
+
+async fn numbers_beyond_their_types_are_refused(cx: Cx) -> Result {
+    let with = |pointer: &str, value: Value| {
+        let mut vm = machine("odd");
+        vm.set(&format!("/spec/template/spec{pointer}"), value);
+        vm
+    };
+    let status = refusal(&cx, &VM, with("/domain/cpu", json!({"cores": -1}))).await?;
+    assert_refused(&status, 400, "", "cannot unmarshal number -1 into Go struct field CPU.");
+    let status = refusal(&cx, &VM, with("/domain/memory/guest", json!("-1Gi"))).await?;
+    assert_refused(
+        &status,
+        422,
+        "spec.template.spec.domain.memory.guest",
+        "spec.template.spec.domain.memory.guest '-1Gi': must be greater than or equal to 0.",
+    );
+    // What is only huge is taken, and fits nowhere.
+    cx.create(&VM, {
+        let mut vm = with("/domain/cpu", json!({"cores": 4_000_000_000_u32, "sockets": 4_000_000_000_u32}));
+        vm.set("/spec/runStrategy", "Always".into());
+        vm.set("/spec/template/spec/terminationGracePeriodSeconds", i64::MAX.into());
+        vm
+    })
+    .await?;
+    let printed = |vm: &Value| vm.text("/status/printableStatus") == "ErrorUnschedulable";
+    cx.until(&VM, &cx.key("odd"), printed).await?;
+    cx.client.delete(&VM, &cx.key("odd"), "").await?;
+    cx.until_gone(&VM, &cx.key("odd")).await
 }
 
 async fn machines_are_filled_in(cx: Cx) -> Result {
@@ -356,6 +387,20 @@ async fn migrations_are_checked(cx: Cx) -> Result {
     assert_refused(&status, 400, "", &missing);
     let status = refusal(&cx, &MIGRATION, json!({"metadata": {"name": "m"}, "spec": {}})).await?;
     assert_refused(&status, 422, "spec.vmiName", "vmiName is missing");
+    // No other cluster is there to send a machine to, or to receive one from.
+    for way in ["sendTo", "receive"] {
+        let mut away = migration("m", "a");
+        away["spec"][way] = json!({"migrationID": "x"});
+        if way == "sendTo" {
+            away["spec"][way]["connectURL"] = "elsewhere.example:9185".into();
+        }
+        let status = refusal(&cx, &MIGRATION, away).await?;
+        assert_refused(&status, 422, &format!("spec.{way}"), "migrations between clusters are not emulated");
+    }
+    let mut receiver = machine("r");
+    receiver["spec"]["runStrategy"] = "WaitAsReceiver".into();
+    let status = refusal(&cx, &VM, receiver).await?;
+    assert_refused(&status, 422, "spec.runStrategy", "WaitAsReceiver is not emulated");
     cx.create(&VMI, instance("a")).await?;
     let handler = cx.client.acting_as(Identity::VIRT_HANDLER);
     let condition = |status: &str| {
@@ -378,6 +423,29 @@ async fn migrations_are_checked(cx: Cx) -> Result {
     let free = json!({"metadata": {"finalizers": null}});
     let _ = cx.client.merge(&MIGRATION, &cx.key("m"), &free).await;
     let _ = handler.merge(&VMI, &cx.key("a"), &free).await;
+    Ok(())
+}
+
+async fn lists_are_bounded_and_nameless_machines_differ(cx: Cx) -> Result {
+    let mut crowded = machine("many");
+    let volumes: Vec<Value> = (0..257)
+        .map(|number| json!({"name": format!("v{number}"), "emptyDisk": {"capacity": "1Gi"}}))
+        .collect();
+    crowded.set("/spec/template/spec/volumes", volumes.into());
+    let status = refusal(&cx, &VM, crowded).await?;
+    assert!(status.text("/message").contains("must have at most 256 items"), "{status}");
+    let mut profile = json!({"metadata": {"name": "scenario-modes"}, "spec": {}});
+    profile["spec"]["claimPropertySets"] = json!([{"accessModes": ["Sometimes"], "volumeMode": "Block"}]);
+    let status = refusal(&cx, &trellis_infra::kinds::STORAGE_PROFILE, profile).await?;
+    assert!(status.text("/message").contains("Illegal AccessMode"), "{status}");
+    // Equal machines of one moment are different ones to their firmware.
+    let mut nameless = machine("");
+    nameless["metadata"] = json!({"generateName": "same-"});
+    let (one, other) = tokio::join!(cx.create(&VM, nameless.clone()), cx.create(&VM, nameless));
+    let uuid = |vm: &Value| vm.text("/spec/template/spec/domain/firmware/uuid").to_owned();
+    let (one, other) = (one?, other?);
+    assert_ne!(uuid(&one), "");
+    assert_ne!(uuid(&one), uuid(&other));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use trellis_infra::kinds::{
 use trellis_infra::object::{Key, Object as _};
 
 use crate::context::{Cx, History, Scenario};
-use crate::import::{consumer, content, meanwhile, phases, registry, until_phase, volume};
+use crate::import::{consumer, content, meanwhile, phases, registry, rule, until_phase, volume};
 use crate::scenario;
 use crate::support::Result;
 
@@ -19,6 +19,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(a_clone_is_copied),
         scenario!(a_clone_is_copied_into_a_claim_of_its_own),
         scenario!(a_clone_of_a_snapshot),
+        scenario!(a_clone_of_a_snapshot_that_is_not_ready),
+        scenario!(a_clone_of_equal_size_never_goes_back),
         scenario!(without_a_source_a_clone_waits),
         scenario!(a_source_in_use_is_not_copied),
         scenario!(a_clone_from_elsewhere_needs_a_right),
@@ -186,6 +188,49 @@ async fn a_clone_of_a_snapshot(cx: Cx) -> Result {
     );
     assert_eq!(content(&cx, &key).await?, content(&cx, &cx.key("golden")).await?);
     assert!(cx.client.get(&VOLUME_SNAPSHOT, &cx.key("s")).await?.is_some(), "the source stays");
+    Ok(())
+}
+
+async fn a_clone_of_a_snapshot_that_is_not_ready(cx: Cx) -> Result {
+    golden(&cx).await?;
+    let stages = &cx.infra.context().stages;
+    stages.add(rule(json!({"name": cx.namespace, "stage": "snapshot.create", "effect": "hang"})));
+    let spec = json!({"source": {"persistentVolumeClaimName": "golden"}});
+    cx.create(&VOLUME_SNAPSHOT, json!({"metadata": {"name": "s"}, "spec": spec})).await?;
+    let key = cx.key("a");
+    let mut history = cx.follow(&DATA_VOLUME, &key).await;
+    let source = json!({"snapshot": {"namespace": cx.namespace, "name": "s"}});
+    // How large it is, is for the snapshot to say.
+    let clone = json!({"metadata": {"name": "a"}, "spec": {"source": source, "storage": {}}});
+    cx.create(&DATA_VOLUME, clone).await?;
+    until_phase(&cx, &key, "CloneScheduled").await?;
+    meanwhile(&cx).await?;
+    let writes = history.states().len();
+    assert!(writes < 10, "{writes} writes while nothing happens");
+    assert_eq!(phases(&mut history), ["CloneScheduled"]);
+    stages.remove(&cx.namespace);
+    until_phase(&cx, &key, "Succeeded").await?;
+    assert_eq!(content(&cx, &key).await?, content(&cx, &cx.key("golden")).await?);
+    Ok(())
+}
+
+async fn a_clone_of_equal_size_never_goes_back(cx: Cx) -> Result {
+    golden(&cx).await?;
+    let class = class_with(&cx, "csi-clone").await?;
+    for (name, class) in [("by-snapshot", "replicated"), ("by-storage", class.as_str())] {
+        let key = cx.key(name);
+        let mut history = cx.follow(&PVC, &key).await;
+        let mut clone = clone_of(&cx, name, "golden", Some("2Gi"));
+        clone["spec"]["storage"]["storageClassName"] = class.into();
+        cx.create(&DATA_VOLUME, clone).await?;
+        until_phase(&cx, &key, "Succeeded").await?;
+        let mut seen = history.texts("/metadata/annotations/cdi.kubevirt.io~1clonePhase");
+        let steps = seen.len();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), steps, "a step came twice: {:?}", history.texts("/metadata/annotations"));
+    }
+    cx.client.delete(&STORAGE_CLASS, &Key::cluster(&class), "").await?;
     Ok(())
 }
 

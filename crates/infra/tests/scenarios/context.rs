@@ -11,6 +11,7 @@ use trellis_infra::client::{Cache, Change, Client};
 use trellis_infra::kinds::{Kind, NAMESPACE};
 use trellis_infra::object::{Key, Object as _};
 use trellis_infra::{Infra, Settings};
+use trellis_lab::Lab;
 
 use crate::support::Result;
 
@@ -81,6 +82,8 @@ pub(crate) struct Cx {
     pub(crate) kube: kube::Client,
     /// A namespace of the scenario's own.
     pub(crate) namespace: String,
+    /// The API server, where it is a lab.
+    pub(crate) lab: Option<Arc<Lab>>,
 }
 
 impl Cx {
@@ -90,7 +93,20 @@ impl Cx {
         let client = infra.context().client(PERSON);
         let namespace = name.replace("::", "-").replace('_', "-");
         client.create_if_absent(&NAMESPACE, json!({"metadata": {"name": namespace}})).await?;
-        Ok(Self { infra, client, kube, namespace })
+        Ok(Self { infra, client, kube, namespace, lab: None })
+    }
+
+    /// The same after the cluster has ended and was started anew on the same API server: what was not kept there is
+    /// gone.
+    pub(crate) async fn restarted(self) -> Result<Self> {
+        let Self { infra, kube, namespace, lab, client } = self;
+        let lab = lab.ok_or("only what runs on a lab can be started anew")?;
+        let mut settings = Settings::clone(&infra.context().settings);
+        settings.virtual_start = settings.virtual_start.map(|_| infra.context().clock.now());
+        drop(client);
+        drop(Arc::into_inner(infra).ok_or("somebody still holds the cluster")?);
+        let infra = crate::servers::start_on(&lab, kube.clone(), settings).await?;
+        Ok(Self { lab: Some(lab), ..Self::new(Arc::new(infra), kube, &namespace).await? })
     }
 
     /// A key in the scenario's namespace.

@@ -25,6 +25,12 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(policies_are_enforced_and_the_question_agrees),
         scenario!(a_service_leads_only_to_who_is_ready),
         scenario!(cut_links_are_silent),
+        scenario!(what_makes_no_sense_is_refused).with(|_| {}),
+        scenario!(a_service_is_asked_for_by_name),
+        scenario!(an_address_of_another_program_is_not_given).on_machine_time().with(|settings| {
+            settings.sockets = true;
+            settings.load_balancers = "127.72.0.0/16".parse().unwrap_or(settings.load_balancers);
+        }),
         scenario!(a_host_without_a_cable_is_silent).with(|_| {}),
         scenario!(two_networks_are_two_wires),
         scenario!(a_pod_waits_for_the_network_it_wants),
@@ -247,6 +253,79 @@ const LAB: &str = "/apis/lab.trellis.dev/v1";
 async fn ask(cx: &Cx, what: &str, body: &Value) -> Result<Value> {
     let path = format!("{LAB}/{what}");
     Ok(cx.client.send(Method::POST, &path, Some(("application/json", body))).await?)
+}
+
+async fn what_makes_no_sense_is_refused(cx: Cx) -> Result {
+    let rule = json!({"name": "slow", "stage": "guest.boot", "delay": {"min": 1, "max": 2}});
+    ask(&cx, "rules", &rule).await?;
+    let (host, namespace) = (json!({"host": "nope"}), json!({"namespace": "nope"}));
+    for (what, body, words) in [
+        ("rules", rule, "there is a rule \"slow\" already"),
+        ("rules", json!({"name": "a", "stage": "guest.boot"}), "changes nothing"),
+        (
+            "rules",
+            json!({"name": "a", "stage": "guest.boot", "delay": {"min": 9, "max": 1}}),
+            "backwards: 9..1",
+        ),
+        (
+            "rules",
+            json!({"name": "a", "stage": "guest.boot", "delay": {"min": -1, "max": 1}}),
+            "between 0 and",
+        ),
+        (
+            "rules",
+            json!({"name": "a", "stage": "guest.boot", "delay": {"min": 1, "max": 1e19}}),
+            "between 0 and",
+        ),
+        (
+            "rules",
+            json!({"name": "a", "stage": "guest.boot", "effect": "hang", "weight": 2}),
+            "have a weight",
+        ),
+        ("cuts", json!({"one": "outside", "other": host}), "there is no host/nope"),
+        ("cuts", json!({"one": namespace, "other": "api"}), "there is no namespace/nope"),
+        ("machines/web/panic", json!({}), "default/web"),
+        ("reach", json!({"from": "outside", "to": "outside", "port": 1}), "name the one that is meant"),
+        ("reach", json!({"from": "outside", "to": "no.default.svc", "port": 1}), "no service default/no"),
+    ] {
+        let refused = ask(&cx, what, &body).await.expect_err("it makes no sense").to_string();
+        assert!(refused.contains(words), "{what} {body}: {refused}");
+    }
+    assert!(fabric(&cx).cuts().is_empty());
+    Ok(())
+}
+
+async fn a_service_is_asked_for_by_name(cx: Cx) -> Result {
+    running(&cx, backend("client", "client")).await?;
+    let (server, _) = running(&cx, backend("web", "web-1")).await?;
+    let _listener = listen(&cx, &server, 8080);
+    let spec = json!({"ports": [{"port": 80, "targetPort": 8080}]});
+    let made = cx.create(&SERVICE, service("web", &spec)).await?;
+    let client = cx.until(&POD, &cx.key("client"), |_| true).await?;
+    let address: IpAddr = made.text("/spec/clusterIP").parse()?;
+    until_reached(&cx, &Source::Pod(client.uid().to_owned()), address, 80).await?;
+    for name in [format!("web.{}.svc", cx.namespace), format!("web.{}.svc.cluster.local", cx.namespace)] {
+        let from = format!("pod/{}/client", cx.namespace);
+        let verdict = ask(&cx, "reach", &json!({"from": from, "to": name, "port": 80})).await?;
+        assert!(verdict.flag("/allowed") && verdict.flag("/listening"), "{verdict}");
+    }
+    Ok(())
+}
+
+async fn an_address_of_another_program_is_not_given(cx: Cx) -> Result {
+    let other = tokio::net::TcpListener::bind("127.72.0.1:38444").await?;
+    let spec = json!({"type": "LoadBalancer", "ports": [{"port": 38_444, "targetPort": 8080}]});
+    cx.create(&SERVICE, service("web", &spec)).await?;
+    let given = |service: &Value| !service.text("/status/loadBalancer/ingress/0/ip").is_empty();
+    let front = cx.until(&SERVICE, &cx.key("web"), given).await?;
+    assert_eq!(front.text("/status/loadBalancer/ingress/0/ip"), "127.72.0.2");
+    let mut wants = service("wants", &spec);
+    wants["spec"]["loadBalancerIP"] = "127.72.0.1".into();
+    cx.create(&SERVICE, wants).await?;
+    let failed = cx.until_event("wants", "SyncLoadBalancerFailed").await?;
+    assert!(failed.text("/message").ends_with("requested address 127.72.0.1 is in use"), "{failed}");
+    drop(other);
+    Ok(())
 }
 
 async fn a_host_without_a_cable_is_silent(cx: Cx) -> Result {

@@ -7,11 +7,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use trellis_infra::client::{Client, Identity};
-use trellis_infra::kinds::{CONFIG_MAP, DAEMON_SET, LEASE, NAMESPACE, NODE, SECRET, VM, VMI};
+use trellis_infra::kinds::{
+    CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, LEASE, NAMESPACE, NODE, POD, POD_DISRUPTION_BUDGET, SECRET,
+    SERVICE, VM, VMI,
+};
 use trellis_infra::manager::ControlPlane;
 use trellis_infra::network::ends::Party;
+use trellis_infra::network::fabric::Source;
 use trellis_infra::object::{Key, Object as _};
 use trellis_infra::stages::Rule;
 use trellis_infra::world::machine::{Command, Machine};
@@ -31,7 +36,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(who_does_not_trust_the_tenant_does_not_join),
         scenario!(a_guest_told_never_to_join_does_not),
         scenario!(a_guest_that_cannot_boot_crashes),
+        scenario!(a_guest_whose_tenant_is_out_of_reach_joins_late).with(|_| {}),
+        scenario!(unreadable_data_stops_ignition_alone),
         scenario!(the_console_shows_a_boot_and_a_login),
+        scenario!(a_load_balancer_leads_to_a_machine),
+        scenario!(a_tenant_runs_workloads_and_keeps_budgets),
     ]
 }
 
@@ -394,6 +403,46 @@ async fn a_guest_that_cannot_boot_crashes(cx: Cx) -> Result {
     Ok(())
 }
 
+async fn a_guest_whose_tenant_is_out_of_reach_joins_late(cx: Cx) -> Result {
+    let tenant = Tenant::start(&cx).await?;
+    let fabric = &cx.infra.context().world.fabric;
+    let everything = || (Party::Namespace(cx.namespace.clone()), Party::Outside);
+    let (one, other) = everything();
+    fabric.cut(one, other);
+    let vmi = machine(&cx, "w9", &Tenant::join(&tenant.pin())).await?;
+    shown(&running(&cx, &vmi), "Started kubelet").await?;
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert!(tenant.client.list(&NODE, "").await?.is_empty());
+    let (one, other) = everything();
+    assert!(fabric.mend(one, other));
+    tenant.until("w9", |_| true).await?;
+    Ok(())
+}
+
+async fn unreadable_data_stops_ignition_alone(cx: Cx) -> Result {
+    // cloud-init warns and goes on without its configuration.
+    let vmi = machine(&cx, "broken", "#cloud-config\nhostname: other\nruncmd: [\n").await?;
+    let guest = running(&cx, &vmi);
+    shown(&guest, "Failed loading yaml blob").await?;
+    shown(&guest, "broken login: ").await?;
+    // Ignition does not boot without its own.
+    let vmi = machine(&cx, "strict", r#"{"ignition": {"version": "9.9.9"}}"#).await?;
+    shown(&running(&cx, &vmi), "You are in emergency mode").await?;
+    // And without any data under the right key there is no drive to begin with.
+    let secret = json!({"metadata": {"name": "empty"}, "stringData": {"other": "#cloud-config"}});
+    cx.create(&SECRET, secret).await?;
+    let mut vm = crate::machines::machine("nothing", "Always");
+    let disks =
+        json!([{"name": "root", "disk": {"bus": "virtio"}}, {"name": "data", "disk": {"bus": "virtio"}}]);
+    vm.set("/spec/template/spec/domain/devices/disks", disks);
+    let data = json!({"name": "data", "cloudInitNoCloud": {"secretRef": {"name": "empty"}}});
+    vm["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap().push(data);
+    cx.create(&VM, vm).await?;
+    let event = cx.until_event("nothing", "SyncFailed").await?;
+    assert!(event.text("/message").contains("secret empty"), "{}", event.text("/message"));
+    Ok(())
+}
+
 async fn the_console_shows_a_boot_and_a_login(cx: Cx) -> Result {
     let vmi = machine(&cx, "w8", "#cloud-config\nhostname: gate\n").await?;
     let machine = running(&cx, &vmi);
@@ -407,5 +456,140 @@ async fn the_console_shows_a_boot_and_a_login(cx: Cx) -> Result {
     shown(&machine, "gate\r\n[core@gate").await?;
     let (seen, _) = machine.console.look();
     assert!(!String::from_utf8_lossy(&seen).contains("secret"), "a password is shown");
+    Ok(())
+}
+
+/// The page behind a name, asked for from outside the cluster until somebody answers.
+async fn page(cx: &Cx, address: &str, port: u16) -> Result<String> {
+    let fabric = &cx.infra.context().world.fabric;
+    let got = async {
+        loop {
+            if let Ok(mut stream) = fabric.connect_name(&Source::Outside, address, port).await
+                && stream.write_all(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n").await.is_ok()
+            {
+                let mut answer = String::new();
+                if stream.read_to_string(&mut answer).await.is_ok() && !answer.is_empty() {
+                    return answer;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, got).await.map_err(|_| "nobody answers".into())
+}
+
+async fn a_load_balancer_leads_to_a_machine(cx: Cx) -> Result {
+    let vmi = machine(&cx, "w9", "#cloud-config\nruncmd:\n- python3 -m http.server 8080\n").await?;
+    let service = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "type": "LoadBalancer", "selector": {"vm.kubevirt.io/name": "w9"},
+            "ports": [{"port": 80, "targetPort": 8080}],
+        },
+    });
+    cx.create(&SERVICE, service).await?;
+    let given = |service: &Value| !service.text("/status/loadBalancer/ingress/0/ip").is_empty();
+    let service = cx.until(&SERVICE, &cx.key("web"), given).await?;
+    let address = service.text("/status/loadBalancer/ingress/0/ip");
+    let answer = page(&cx, address, 80).await?;
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("\r\n\r\nw9\n"), "{answer:?}");
+    // Every machine has an SSH server; pods reach it, who is outside does not.
+    let own = vmi.text("/status/interfaces/0/ipAddress").to_owned();
+    let fabric = &cx.infra.context().world.fabric;
+    assert!(fabric.connect_name(&Source::Outside, &own, 22).await.is_err());
+    let inside = Source::Pod(running(&cx, &vmi).plan().pod.pod_uid);
+    let mut stream = fabric.connect_name(&inside, &own, 22).await?;
+    let mut greeting = [0; 8];
+    stream.read_exact(&mut greeting).await?;
+    assert_eq!(&greeting, b"SSH-2.0-");
+    // Without its cable it is silent, and the machine does not restart for it.
+    let cable = |state: &str| json!([{"op": "add", "path": "/spec/template/spec/domain/devices/interfaces/0/state", "value": state}]);
+    let link = |wanted: &'static str| move |vmi: &Value| vmi.text("/status/interfaces/0/linkState") == wanted;
+    cx.client.json_patch(&VM, &cx.key("w9"), &cable("down")).await?;
+    cx.until(&VMI, &cx.key("w9"), link("down")).await?;
+    let fabric = &cx.infra.context().world.fabric;
+    assert!(fabric.connect_name(&Source::Outside, address, 80).await.is_err());
+    cx.client.json_patch(&VM, &cx.key("w9"), &cable("up")).await?;
+    let same = cx.until(&VMI, &cx.key("w9"), link("up")).await?;
+    assert_eq!(same.uid(), vmi.uid());
+    page(&cx, address, 80).await?;
+    Ok(())
+}
+
+/// Waits until an object of the tenant is as wanted; what is gone is null.
+async fn until_there(
+    tenant: &Tenant,
+    kind: &'static trellis_infra::kinds::Kind,
+    key: &Key,
+    wanted: impl Fn(&Value) -> bool,
+) -> Result<Arc<Value>> {
+    let cache = tenant.client.cache(kind);
+    let mut changes = cache.changes();
+    let found = async {
+        loop {
+            let object = cache.get(key).unwrap_or_default();
+            if wanted(&object) {
+                return object;
+            }
+            changes.recv().await;
+        }
+    };
+    let now = || cache.get(key).map(|object| object.to_string()).unwrap_or_default();
+    tokio::time::timeout(PATIENCE, found).await.map_err(|_| format!("{key} is {}", now()).into())
+}
+
+async fn a_tenant_runs_workloads_and_keeps_budgets(cx: Cx) -> Result {
+    let tenant = Tenant::start(&cx).await?;
+    tenant.plug_in().await?;
+    for name in ["w1", "w2"] {
+        machine(&cx, name, &Tenant::join(&tenant.pin())).await?;
+    }
+    for name in ["w1", "w2"] {
+        tenant
+            .until(name, |node| node.condition_holds("Ready") && node.list("/spec/taints").is_empty())
+            .await?;
+    }
+    let client = &tenant.client;
+    let template = json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "registry.example/app:1"}]},
+    });
+    let meta = |name: &str| json!({"namespace": "default", "name": name});
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let deployment =
+        json!({"metadata": meta("web"), "spec": {"replicas": 2, "selector": selector, "template": template}});
+    client.create(&DEPLOYMENT, deployment).await?;
+    let budget = json!({"metadata": meta("web"), "spec": {"minAvailable": 2, "selector": selector}});
+    client.create(&POD_DISRUPTION_BUDGET, budget).await?;
+    let key = Key::new("default", "web");
+    until_there(&tenant, &DEPLOYMENT, &key, |one| one.number("/status/availableReplicas") == Some(2)).await?;
+    until_there(&tenant, &POD_DISRUPTION_BUDGET, &key, |one| one.number("/status/currentHealthy") == Some(2))
+        .await?;
+    let pods = || {
+        let mut pods = client.cache(&POD).list("default");
+        pods.retain(|pod| pod.label("app") == "web");
+        pods
+    };
+    client.cache(&POD).complete().await;
+    let pod = pods().remove(0);
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": "default", "name": pod.name()}});
+    let refused = client.post(&POD, &Key::of(&pod), "eviction", &eviction).await.unwrap_err();
+    assert_eq!(refused.code, 429, "{refused}");
+    // With one more there is one to spare; it is replaced elsewhere, and has its time to end.
+    client.merge(&DEPLOYMENT, &key, &json!({"spec": {"replicas": 3}})).await?;
+    until_there(&tenant, &POD_DISRUPTION_BUDGET, &key, |one| {
+        one.number("/status/disruptionsAllowed") == Some(1)
+    })
+    .await?;
+    client.post(&POD, &Key::of(&pod), "eviction", &eviction).await?;
+    let going = client.get(&POD, &Key::of(&pod)).await?;
+    assert!(going.is_none_or(|pod| pod.is_deleting()));
+    until_there(&tenant, &POD, &Key::of(&pod), Value::is_null).await?;
+    until_there(&tenant, &DEPLOYMENT, &key, |one| one.number("/status/availableReplicas") == Some(3)).await?;
+    let mut work = template.clone();
+    work["spec"]["restartPolicy"] = "Never".into();
+    work["metadata"]["labels"] = json!({"app": "work"});
+    client.create(&JOB, json!({"metadata": meta("work"), "spec": {"template": work}})).await?;
+    until_there(&tenant, &JOB, &Key::new("default", "work"), |job| job.condition_holds("Complete")).await?;
     Ok(())
 }

@@ -32,6 +32,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(a_launcher_ends_with_its_machine),
         scenario!(a_cordoned_host_is_drained),
         scenario!(a_silent_host_is_noticed),
+        scenario!(no_pod_of_a_silent_host_stays_ready).with(|_| {}),
         scenario!(power_loss_ends_what_ran),
         scenario!(pods_of_a_removed_host_are_removed).with(|_| {}),
         scenario!(a_host_out_of_service_gives_its_pods_up).with(|_| {}),
@@ -515,4 +516,20 @@ async fn a_host_out_of_service_gives_its_pods_up(cx: Cx) -> Result {
     );
     cx.client.merge(&NODE, &Key::cluster(&name), &json!({"spec": {"taints": taints}})).await?;
     cx.until_gone(&POD, &cx.key("a")).await
+}
+
+async fn no_pod_of_a_silent_host_stays_ready(cx: Cx) -> Result {
+    cx.create(&POD, pod_on("p", &host(1))).await?;
+    let pod = until_ready(&cx, "p").await?;
+    cx.infra.context().world.hosts.set(&host(1), Host { connected: false, ..Host::UP });
+    let node = Key::cluster(&host(1));
+    cx.until(&NODE, &node, |node| node.condition("Ready")["status"] == "Unknown").await?;
+    cx.until(&POD, &cx.key("p"), |pod| !pod.condition_holds("Ready")).await?;
+    // As if the news of it had been overtaken by another write.
+    let mut missed = (*pod).clone();
+    missed.unset("/metadata/resourceVersion");
+    cx.client.merge_status(&POD, &cx.key("p"), &json!({"status": missed["status"]})).await?;
+    cx.client.merge(&NODE, &node, &json!({"metadata": {"labels": {"example.com/touched": "yes"}}})).await?;
+    cx.until(&POD, &cx.key("p"), |pod| !pod.condition_holds("Ready")).await?;
+    Ok(())
 }

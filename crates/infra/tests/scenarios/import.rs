@@ -15,6 +15,7 @@ use trellis_infra::kinds::{
 };
 use trellis_infra::object::{Key, Object as _};
 use trellis_infra::stages::Rule;
+use trellis_infra::world::hosts::Host;
 use trellis_infra::world::volumes::Content;
 
 use crate::context::{Cx, History, Scenario};
@@ -34,6 +35,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(without_a_consumer_a_claim_of_its_own_waits),
         scenario!(a_request_for_immediate_binding_is_enough),
         scenario!(a_failing_import_is_tried_again),
+        scenario!(an_importer_ends_with_its_host).with(|_| {}),
+        scenario!(an_import_hangs_as_long_as_its_rule),
         scenario!(an_image_that_does_not_fit_is_refused),
         scenario!(a_volume_deleted_in_between_leaves_nothing),
         scenario!(a_claim_is_adopted_only_if_allowed),
@@ -300,6 +303,58 @@ async fn a_failing_import_is_tried_again(cx: Cx) -> Result {
     let done = until_phase(&cx, &key, "Succeeded").await?;
     assert_eq!(done.number("/status/restartCount"), Some(1));
     assert!(!phases(&mut history).contains(&"Failed".to_owned()));
+    Ok(())
+}
+
+async fn an_importer_ends_with_its_host(cx: Cx) -> Result {
+    let hosts = &cx.infra.context().world.hosts;
+    let lost =
+        [("off", Host { powered: false, ..Host::UP }), ("unplugged", Host { connected: false, ..Host::UP })];
+    for (name, lost) in lost {
+        let stuck = cx.rule(json!({"name": name, "stage": "import.copy", "effect": "hang"}))?;
+        let key = cx.key(name);
+        cx.create(&DATA_VOLUME, volume(name, "2Gi", registry())).await?;
+        until_phase(&cx, &key, "ImportInProgress").await?;
+        let claim = cx.until(&PVC, &key, |_| true).await?;
+        let prime = cx.key(&format!("prime-{}", claim.uid()));
+        let importer = cx.key(&format!("importer-{}", prime.name));
+        let runs = |pod: &Value| pod.at("/status/containerStatuses/0/state/running").is_object();
+        let pod = cx.until(&POD, &importer, runs).await?;
+        let node = pod.text("/spec/nodeName");
+        let before = content(&cx, &prime).await?;
+        hosts.set(node, lost);
+        drop(stuck);
+        // Long enough for all of the copy, and too short for anybody to give the host up.
+        tokio::time::sleep(std::time::Duration::from_secs(35)).await;
+        assert_eq!(content(&cx, &prime).await?, before, "{name}: nothing there writes to a volume");
+        hosts.set(node, Host::UP);
+        let done = until_phase(&cx, &key, "Succeeded").await?;
+        assert_eq!(done.number("/status/restartCount").unwrap_or_default() > 0, !lost.powered, "{name}");
+        assert_ne!(content(&cx, &key).await?, before);
+    }
+    Ok(())
+}
+
+async fn an_import_hangs_as_long_as_its_rule(cx: Cx) -> Result {
+    let name = format!("once in {}", cx.namespace);
+    let rule = |name: &str, stage: &str| {
+        json!({
+            "name": name, "stage": stage, "effect": "hang", "times": 1,
+            "match": [["/metadata/namespace", cx.namespace]],
+        })
+    };
+    let stuck = cx.rule(rule(&name, "import.copy"))?;
+    cx.create(&DATA_VOLUME, volume("a", "2Gi", registry())).await?;
+    until_phase(&cx, &cx.key("a"), "ImportInProgress").await?;
+    let long = if cx.infra.context().settings.virtual_start.is_some() { 120 } else { 3 };
+    tokio::time::sleep(std::time::Duration::from_secs(long)).await;
+    // A rule about something else lets nothing go either.
+    let other = cx.rule(rule("something else", "upload.process"))?;
+    tokio::time::sleep(std::time::Duration::from_secs(long)).await;
+    let held = cx.until(&DATA_VOLUME, &cx.key("a"), |_| true).await?;
+    assert_eq!(held.text("/status/phase"), "ImportInProgress");
+    drop((stuck, other));
+    until_phase(&cx, &cx.key("a"), "Succeeded").await?;
     Ok(())
 }
 

@@ -19,19 +19,25 @@ mod machines;
 mod servers;
 mod sockets;
 
+mod access;
 mod admission;
 mod clone;
 mod fabric;
 mod guests;
 mod hosts;
 mod import;
+mod logs;
 mod migrate;
 mod network;
 mod operate;
+mod plug;
+mod restart;
 mod scheduler;
 mod shapes;
 mod storage;
+mod update;
 mod vm;
+mod workloads;
 
 use std::process::ExitCode;
 
@@ -72,19 +78,25 @@ fn main() -> ExitCode {
 /// All scenarios.
 fn scenarios() -> Vec<Scenario> {
     [
+        access::scenarios(),
         admission::scenarios(),
         clone::scenarios(),
         fabric::scenarios(),
         guests::scenarios(),
         hosts::scenarios(),
         import::scenarios(),
+        logs::scenarios(),
         migrate::scenarios(),
         network::scenarios(),
         operate::scenarios(),
+        plug::scenarios(),
+        restart::scenarios(),
         scheduler::scenarios(),
         shapes::scenarios(),
         storage::scenarios(),
+        update::scenarios(),
         vm::scenarios(),
+        workloads::scenarios(),
     ]
     .into_iter()
     .flatten()

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trellis_infra::client::ApiError;
-use trellis_infra::kinds::{MIGRATION, NODE, POD, PVC, STORAGE_CLASS, VM, VMI};
+use trellis_infra::kinds::{MIGRATION, NODE, POD, PVC, STORAGE_CLASS, VM, VMI, VOLUME_ATTACHMENT};
 use trellis_infra::object::{Key, Object as _};
+use trellis_infra::world::hosts::Host;
 
 use crate::context::{Cx, PATIENCE, Scenario};
 use crate::machines::{assert_refused, machine};
@@ -16,10 +17,13 @@ use crate::support::Result;
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(a_migration_goes_through_its_phases),
+        scenario!(a_rule_that_holds_a_migration_once_is_used_up_once),
         scenario!(a_machine_is_migrated_by_its_own_api),
         scenario!(volumes_go_with_their_machine),
         scenario!(a_migration_is_aborted_by_its_deletion),
         scenario!(a_copy_that_fails_leaves_the_machine_where_it_is),
+        scenario!(a_target_that_is_lost_ends_the_copy),
+        scenario!(a_copy_that_takes_too_long_is_given_up).with(|_| {}),
         scenario!(without_a_fitting_host_a_migration_waits),
         scenario!(a_target_without_a_host_is_given_up).with(|_| {}),
         scenario!(only_so_many_leave_a_host_at_once),
@@ -118,6 +122,37 @@ impl Cx {
         };
         self.until(&VMI, &self.key(name), moved).await
     }
+}
+
+async fn a_rule_that_holds_a_migration_once_is_used_up_once(cx: Cx) -> Result {
+    let vmi = cx.migratable(machine("m", "Always")).await?;
+    let from = vmi.text("/status/nodeName").to_owned();
+    let name = format!("once in {}", cx.namespace);
+    let rule = cx.rule(json!({
+        "name": name, "stage": "migration.copy", "effect": "hang", "times": 1,
+        "match": [["/metadata/namespace", cx.namespace]],
+    }))?;
+    let key = cx.migrate("m", json!({})).await?;
+    cx.until_phase(&key, "Running").await?;
+    // It waits for as long as the rule is there, and is no further use of it.
+    let long = if cx.infra.context().settings.virtual_start.is_some() { 60 } else { 3 };
+    tokio::time::sleep(std::time::Duration::from_secs(long)).await;
+    assert_eq!(cx.until(&MIGRATION, &key, |_| true).await?.text("/status/phase"), "Running");
+    // A rule about something else does not let it go.
+    let other = cx.rule(json!({"name": "something else", "stage": "guest.boot", "effect": "hang"}))?;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    drop(other);
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!(cx.until(&MIGRATION, &key, |_| true).await?.text("/status/phase"), "Running");
+    let left = |name: &str| {
+        let rules = cx.infra.context().stages.added();
+        rules.into_iter().find(|rule| rule.name == name).and_then(|rule| rule.times)
+    };
+    assert_eq!(left(&name), Some(0));
+    drop(rule);
+    cx.until_phase(&key, "Succeeded").await?;
+    cx.until_moved("m", &from).await?;
+    Ok(())
 }
 
 async fn a_migration_goes_through_its_phases(cx: Cx) -> Result {
@@ -223,6 +258,25 @@ async fn volumes_go_with_their_machine(cx: Cx) -> Result {
         .await?;
     assert_eq!(more(&settled)["phase"], "Ready");
     assert!(cx.below(&settled)?.plan().disks.iter().any(|disk| disk.name == "more"));
+    // Nothing is held where the machine was, and nothing anywhere once it is taken out.
+    cx.until_gone(&POD, &cx.key(more(&before).text("/hotplugVolume/attachPodName"))).await?;
+    let volume = cx.until(&PVC, &cx.key("data"), |claim| !claim.text("/spec/volumeName").is_empty()).await?;
+    let attachments = cx.client.cache(&VOLUME_ATTACHMENT);
+    let attached = |node: Option<&str>| {
+        attachments.list("").iter().any(|one| {
+            one["spec"]["source"]["persistentVolumeName"] == volume["spec"]["volumeName"]
+                && node.is_none_or(|node| one.text("/spec/nodeName") == node)
+        })
+    };
+    let detached = async |node: Option<&str>| {
+        let mut changes = attachments.changes();
+        while attached(node) {
+            changes.recv().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, detached(Some(&from))).await?;
+    cx.put("virtualmachines", "m", "removevolume", &json!({"name": "more"})).await?;
+    tokio::time::timeout(PATIENCE, detached(None)).await?;
     Ok(())
 }
 
@@ -265,6 +319,51 @@ async fn a_copy_that_fails_leaves_the_machine_where_it_is(cx: Cx) -> Result {
     cx.until_gone(&POD, &cx.key(state.text("/targetPod"))).await?;
     cx.until_event(&key.name, "FailedMigration").await?;
     assert_eq!(cx.launchers(&vmi).await?.len(), 1);
+    Ok(())
+}
+
+async fn a_target_that_is_lost_ends_the_copy(cx: Cx) -> Result {
+    let vmi = cx.migratable(machine("m", "Always")).await?;
+    let from = vmi.text("/status/nodeName").to_owned();
+    let hosts = &cx.infra.context().world.hosts;
+    for lost in [Host { powered: false, ..Host::UP }, Host { connected: false, ..Host::UP }] {
+        let stuck = cx.stuck_copies()?;
+        let key = cx.migrate("m", json!({})).await?;
+        cx.until_phase(&key, "Running").await?;
+        let vmi = cx.until(&VMI, &cx.key("m"), |_| true).await?;
+        let target = vmi.text("/status/migrationState/targetNode").to_owned();
+        hosts.set(&target, lost);
+        // Nothing holds the copy any more but the host that is not there.
+        drop(stuck);
+        let ended = cx.until_phase(&key, "Failed").await?;
+        hosts.set(&target, Host::UP);
+        let reason = ended.text("/status/migrationState/failureReason");
+        assert!(reason.contains("client socket is closed"), "{reason}");
+        let stays = cx.until(&VMI, &cx.key("m"), |vmi| vmi.flag("/status/migrationState/failed")).await?;
+        assert_eq!((stays.text("/status/phase"), stays.text("/status/nodeName")), ("Running", from.as_str()));
+        assert_eq!(cx.below(&stays)?.plan().pod.node, from);
+    }
+    Ok(())
+}
+
+async fn a_copy_that_takes_too_long_is_given_up(cx: Cx) -> Result {
+    let vmi = cx.migratable(machine("m", "Always")).await?;
+    let slow = json!({
+        "name": "slow", "stage": "migration.copy", "delay": {"min": 600.0, "max": 600.0},
+        "match": [["/metadata/namespace", cx.namespace]],
+    });
+    for (rule, words) in [(Some(slow), "not completed after 150 seconds"), (None, "stuck for 150 seconds")] {
+        let _rule = rule.map_or_else(|| cx.stuck_copies(), |rule| cx.rule(rule))?;
+        let key = cx.migrate("m", json!({})).await?;
+        cx.until_phase(&key, "Running").await?;
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        assert_eq!(cx.until(&MIGRATION, &key, |_| true).await?.text("/status/phase"), "Running");
+        let ended = cx.until_phase(&key, "Failed").await?;
+        let reason = ended.text("/status/migrationState/failureReason");
+        assert!(reason.contains(words), "{reason}");
+    }
+    let stays = cx.until(&VMI, &cx.key("m"), |_| true).await?;
+    assert_eq!(stays.text("/status/nodeName"), vmi.text("/status/nodeName"));
     Ok(())
 }
 

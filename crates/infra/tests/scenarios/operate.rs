@@ -41,7 +41,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-const VMS: &str = "virtualmachines";
+pub(crate) const VMS: &str = "virtualmachines";
 const VMIS: &str = "virtualmachineinstances";
 
 async fn the_api_tells_what_it_is(cx: Cx) -> Result {
@@ -132,6 +132,8 @@ async fn some_requests_make_no_sense(cx: Cx) -> Result {
         400,
         "greater or equal to 0",
     );
+    assert_refused(cx.put(VMS, "m", "start", &json!([])).await, 400, "Can not unmarshal Request body");
+    assert_refused(cx.put(VMS, "m", "start", &json!({"paused": "yes"})).await, 400, "paused");
     assert_refused(cx.ask(Method::GET, &cx.action(VMS, "m", "start"), &Value::Null).await, 405, "");
     assert_refused(cx.put(VMS, "m", "dance", &Value::Null).await, 404, "");
     assert_refused(
@@ -220,6 +222,8 @@ async fn a_guest_tells_of_itself(cx: Cx) -> Result {
         let told = cx.ask(Method::GET, &cx.action(VMIS, "m", list), &Value::Null).await?;
         let told: Value = serde_json::from_str(&told)?;
         assert!(told["kind"] == kind && told["items"].is_array(), "{told}");
+        let total = told.number("/items/0/totalBytes");
+        assert!(list == "userlist" || total.is_some_and(|total| total > 0), "{told}");
     }
     Ok(())
 }
@@ -228,10 +232,19 @@ async fn a_guest_is_frozen_and_restarted(cx: Cx) -> Result {
     cx.running(machine("m", "Always")).await?;
     let vmi = cx.until(&VMI, &cx.key("m"), |vmi| vmi.condition_holds("AgentConnected")).await?;
     let below = cx.below(&vmi)?;
-    let is_frozen = || below.agent().borrow().as_ref().is_some_and(|agent| agent.frozen);
+    let is_frozen =
+        || below.agent().borrow().as_ref().is_some_and(trellis_infra::world::machine::Agent::is_frozen);
     cx.put(VMIS, "m", "freeze", &json!({"unfreezeTimeout": "1h"})).await?;
     assert!(is_frozen());
     cx.put(VMIS, "m", "unfreeze", &Value::Null).await?;
+    assert!(!is_frozen());
+    // A freeze that was ended has no say in when the next one ends.
+    cx.put(VMIS, "m", "freeze", &json!({"unfreezeTimeout": "2s"})).await?;
+    cx.put(VMIS, "m", "unfreeze", &Value::Null).await?;
+    cx.put(VMIS, "m", "freeze", &json!({"unfreezeTimeout": "4s"})).await?;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert!(is_frozen());
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     assert!(!is_frozen());
     assert_refused(cx.put(VMIS, "m", "freeze", &json!({"unfreezeTimeout": "soon"})).await, 400, "duration");
     for action in ["softreboot", "reset"] {
@@ -324,7 +337,11 @@ async fn ports_are_forwarded(cx: Cx) -> Result {
     let mut stream = cx.open(&cx.action(VMIS, "m", "portforward/53/udp")).await?;
     stream.say(b"who is there").await?;
     let heard = tokio::time::timeout(crate::context::PATIENCE, datagrams.recv()).await?;
-    assert_eq!(heard.map(|datagram| datagram.bytes), Some("who is there".into()));
+    let heard = heard.ok_or("nothing was heard")?;
+    assert_eq!(heard.bytes, "who is there");
+    let guest = trellis_infra::network::fabric::Source::Pod(pod.clone());
+    cx.infra.context().world.fabric.send(&guest, 53, heard.from, "it is me".into())?;
+    stream.until("it is me").await?;
     let refused = cx.open(&cx.action(VMIS, "m", "portforward/9")).await.err().map(|error| error.to_string());
     assert!(refused.is_some_and(|error| error.contains("500") && error.contains("dialing VM")));
     cx.create(&VM, machine("off", "Halted")).await?;
@@ -362,7 +379,7 @@ async fn what_belongs_to_a_machine_is_a_tree(cx: Cx) -> Result {
 }
 
 /// A request for a volume.
-fn volume(name: &str, claim: &str, serial: &str) -> Value {
+pub(crate) fn volume(name: &str, claim: &str, serial: &str) -> Value {
     let mut volume = json!({
         "name": name, "disk": {"disk": {"bus": "scsi"}},
         "volumeSource": {"persistentVolumeClaim": {"claimName": claim}},
@@ -375,7 +392,7 @@ fn volume(name: &str, claim: &str, serial: &str) -> Value {
 
 impl Cx {
     /// A claim that can be bound at once.
-    async fn claim(&self, name: &str) -> Result<Value> {
+    pub(crate) async fn claim(&self, name: &str) -> Result<Value> {
         let claim = json!({
             "metadata": {"name": name},
             "spec": {
@@ -401,7 +418,8 @@ impl Cx {
     }
 }
 
-fn status<'v>(vmi: &'v Value, name: &str) -> &'v Value {
+/// What an instance says of a volume.
+pub(crate) fn status<'v>(vmi: &'v Value, name: &str) -> &'v Value {
     vmi.list("/status/volumeStatus").iter().find(|one| one["name"] == name).unwrap_or(&Value::Null)
 }
 
@@ -543,6 +561,10 @@ async fn some_volumes_cannot_be_added(cx: Cx) -> Result {
     assert_refused(cx.put(VMS, "m", "removevolume", &remove("root")).await, 409, "not hotpluggable");
     assert_refused(cx.put(VMS, "m", "removevolume", &remove("none")).await, 409, "does not exist");
     assert_refused(cx.put(VMS, "m", "removevolume", &json!({})).await, 400, "name");
+    let mut unsupported = volume("slow", "slow", "");
+    unsupported.set("/disk/disk/bus", "sata".into());
+    let words = "requires bus to be 'scsi' or 'virtio'. [sata] is not permitted";
+    assert_refused(cx.put(VMS, "m", "addvolume", &unsupported).await, 422, words);
     let owned = cx.put(VMIS, "m", "addvolume", &volume("third", "third", "")).await;
     assert_refused(owned, 400, "is owned by a VM");
     Ok(())

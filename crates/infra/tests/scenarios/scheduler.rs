@@ -14,6 +14,7 @@ use crate::support::Result;
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(what_exceeds_every_node_waits),
+        scenario!(a_pod_beyond_all_numbers_stops_nobody),
         scenario!(room_lets_a_waiting_pod_in),
         scenario!(nodes_are_refused_for_different_reasons),
         scenario!(host_ports_are_used_once),
@@ -96,6 +97,21 @@ async fn what_exceeds_every_node_waits(cx: Cx) -> Result {
     cx.create(&POD, with("b", &extended)).await?;
     until_refused(&cx, "b", &format!("0/3 nodes are available: 3 Insufficient example.com/gpu. {HOPELESS}"))
         .await
+}
+
+async fn a_pod_beyond_all_numbers_stops_nobody(cx: Cx) -> Result {
+    let huge = |name: &str| {
+        json!({
+            "name": name, "image": "registry.example/app:1",
+            "resources": {"requests": {"memory": "7E", "cpu": "9223372036854775807"}},
+        })
+    };
+    cx.create(&POD, with("a", &json!({"containers": [huge("one"), huge("two")]}))).await?;
+    let why = format!("0/3 nodes are available: 3 Insufficient cpu, 3 Insufficient memory. {HOPELESS}");
+    until_refused(&cx, "a", &why).await?;
+    cx.create(&POD, wanting("b", "1")).await?;
+    until_running(&cx, "b").await?;
+    Ok(())
 }
 
 async fn room_lets_a_waiting_pod_in(cx: Cx) -> Result {

@@ -18,18 +18,9 @@ use trellis_lab::clock::TokioClock;
 use trellis_lab::{Lab, Options};
 
 use crate::context::{Cx, Scenario, Time};
-use crate::support::real::RealCluster;
+use crate::support::real::{CLUSTER_CONTROLLERS, RealCluster};
 use crate::support::target::Target;
 use crate::support::{Result, parts};
-
-/// The controllers an infra cluster counts on beyond those of an API server alone.
-const MORE_CONTROLLERS: &[&str] = &[
-    "node-lifecycle-controller",
-    "persistentvolume-binder-controller",
-    "persistentvolume-expander-controller",
-    "persistentvolume-attach-detach-controller",
-    "taint-eviction-controller",
-];
 
 /// How long a scenario may take on the machine's time.
 const PATIENCE: Duration = Duration::from_mins(6);
@@ -121,17 +112,23 @@ fn on_lab(scenario: &Scenario) -> Result {
             settings.profile = Profile::Realistic;
         }
         (scenario.settings)(&mut settings);
-        let lab = Lab::start(options).await?;
+        let lab = Arc::new(Lab::start(options).await?);
         let kube = kube::Client::new(lab.service(), "default");
-        let mut infra = Infra::new(kube.clone(), settings, Programs::default());
-        for (namespace, name) in SERVICES {
-            let service = infra.service();
-            lab.mount(namespace, name, move |stream| service.clone().connection(stream));
-        }
-        infra.start_mounted().await?;
+        let infra = start_on(&lab, kube.clone(), settings).await?;
         let cx = Cx::new(Arc::new(infra), kube, &scenario.name).await?;
-        (scenario.run)(cx).await
+        (scenario.run)(Cx { lab: Some(lab), ..cx }).await
     })
+}
+
+/// Starts a cluster on a lab.
+pub(crate) async fn start_on(lab: &Lab, kube: kube::Client, settings: Settings) -> Result<Infra> {
+    let mut infra = Infra::new(kube, settings, Programs::default());
+    for (namespace, name) in SERVICES {
+        let service = infra.service();
+        lab.mount(namespace, name, move |stream| service.clone().connection(stream));
+    }
+    infra.start_mounted().await?;
+    Ok(infra)
 }
 
 impl Real {
@@ -161,7 +158,7 @@ impl Real {
 
     async fn start(&self) -> Result<Beside> {
         let target =
-            RealCluster::start_with(self.directory.path(), &parts::find()?, MORE_CONTROLLERS).await?;
+            RealCluster::start_with(self.directory.path(), &parts::find()?, CLUSTER_CONTROLLERS).await?;
         let config = kube::config::Kubeconfig::read_from(&target.kubeconfig)?;
         let mut config =
             kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;

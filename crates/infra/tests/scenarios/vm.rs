@@ -23,7 +23,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 /// A small machine that boots from an image.
-fn machine(name: &str, strategy: &str) -> Value {
+pub(crate) fn machine(name: &str, strategy: &str) -> Value {
     json!({
         "metadata": {"name": name, "labels": {"of": "machines"}},
         "spec": {

@@ -39,7 +39,7 @@ pub(super) async fn mutate(context: &Context, review: Review) -> Verdict {
         }
         Err(failure) => return Verdict::denied(500, "InternalError", failure.to_string()),
     }
-    match token::issue(context, token::CLONE, grant(&origin, &review)) {
+    match token::issue(context, token::CLONE, grant(&origin, &review)).await {
         Ok(token) => {
             let mut changed = volume.clone();
             changed.set_annotation(names::CLONE_TOKEN, &token);

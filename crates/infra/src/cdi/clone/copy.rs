@@ -146,6 +146,6 @@ impl Copies {
 /// The pods that may write to a claim now.
 pub(super) fn users_of(client: &Client, claim: &Value) -> Vec<std::sync::Arc<Value>> {
     let pods = client.cache(&POD).find("claim", &Key::of(claim).to_string());
-    let over = |pod: &Value| matches!(pod.text("/status/phase"), "Succeeded" | "Failed");
+    let over = |pod: &Value| pod.is_over();
     pods.into_iter().filter(|pod| !over(pod) && Role::of(pod) != Some(Role::Cloner)).collect()
 }

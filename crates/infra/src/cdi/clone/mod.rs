@@ -88,12 +88,20 @@ impl Controller for Clones {
     }
 
     async fn look(&self, key: &Key) -> Looked {
-        let Some(claim) = self.client.cache(&PVC).get(key) else { return Ok(Next::Done) };
+        let Some(claim) = self.client.cache(&PVC).get(key) else {
+            self.targets.lock().retain(|_, target| target != key);
+            return Ok(Next::Done);
+        };
         if populate::source_kind(&claim) != VOLUME_CLONE_SOURCE.kind {
             return Ok(Next::Done);
         }
-        self.targets.lock().insert(claim.uid().to_owned(), key.clone());
         let bound = claim.text("/status/phase") == "Bound";
+        if bound && !claim.has_finalizer(names::CLONE_FINALIZER) {
+            // Nothing is made for it any more.
+            self.targets.lock().remove(claim.uid());
+            return Ok(Next::Done);
+        }
+        self.targets.lock().insert(claim.uid().to_owned(), key.clone());
         if !bound && !claim.is_deleting() {
             return self.pending(&claim).await;
         }
@@ -133,7 +141,7 @@ impl Clones {
             self.at(claim, "Pending", None).await?;
             return Ok(Next::Done);
         };
-        if let Err(failure) = self.may_read(claim, &from) {
+        if let Err(failure) = self.may_read(claim, &from).await {
             self.fail(claim, &failure).await?;
             return Ok(Next::After(AGAIN));
         }
@@ -161,12 +169,12 @@ impl Clones {
     }
 
     /// Whether a clone into another namespace was allowed.
-    fn may_read(&self, claim: &Value, from: &Value) -> std::result::Result<(), CloneError> {
+    async fn may_read(&self, claim: &Value, from: &Value) -> std::result::Result<(), CloneError> {
         if from.namespace() == claim.namespace() {
             return Ok(());
         }
         let given = claim.annotation(names::EXTENDED_CLONE_TOKEN);
-        let grant = token::check(&self.context, token::EXTENDED_CLONE, given)?;
+        let grant = token::check(&self.context, token::EXTENDED_CLONE, given).await?;
         let meant = grant.namespace == from.namespace() && grant.name == from.text("/spec/source/name");
         if meant { Ok(()) } else { Err(CloneError::OtherToken) }
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use plan::{Keeps, import_name};
-pub(super) use schedule::Schedule;
+pub(crate) use schedule::Schedule;
 
 use super::datasource::pointing;
 use super::names;

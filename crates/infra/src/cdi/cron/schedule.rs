@@ -62,20 +62,25 @@ impl Schedule {
             days: bits("day of month", day, 1, 31, 1, &[])?,
             months: bits("month", month, 1, 12, 1, MONTHS)?,
             weekdays,
-            either_day: !day.starts_with('*') && !weekday.starts_with('*'),
+            either_day: !day.starts_with(['*', '?']) && !weekday.starts_with(['*', '?']),
         })
     }
 
     /// The first time after a moment, in UTC; nothing where there is none.
     pub(crate) fn after(&self, moment: Timestamp) -> Option<Timestamp> {
-        let start = TimeZone::UTC.to_datetime(moment);
+        self.after_in(moment, &TimeZone::UTC)
+    }
+
+    /// The first time after a moment by the clocks of a time zone; nothing where there is none.
+    pub(crate) fn after_in(&self, moment: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let start = zone.to_datetime(moment);
         let mut date = start.date();
         let mut earliest = Some(start.time());
         for _ in 0..HORIZON_DAYS {
             if self.is_day(date)
                 && let Some(time) = self.time_after(earliest)
             {
-                return TimeZone::UTC.to_timestamp(DateTime::from_parts(date, time)).ok();
+                return zone.to_timestamp(DateTime::from_parts(date, time)).ok();
             }
             date = date.checked_add(Span::new().days(1)).ok()?;
             earliest = None;
@@ -162,6 +167,7 @@ mod tests {
             ("5,10-12 8 * * mon-fri", "2026-01-03T00:00:00Z", "2026-01-05T08:05:00Z"),
             ("0 0 * * 7", "2026-01-01T00:00:00Z", "2026-01-04T00:00:00Z"),
             ("0 0 13 * 5", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
+            ("0 0 13 * ?", "2026-01-01T00:00:00Z", "2026-01-13T00:00:00Z"),
             ("@hourly", "2026-01-01T00:10:00Z", "2026-01-01T01:00:00Z"),
             ("10/20 * * * *", "2026-01-01T00:10:00Z", "2026-01-01T00:30:00Z"),
             ("0 0 31 2 *", "2026-01-01T00:00:00Z", ""),

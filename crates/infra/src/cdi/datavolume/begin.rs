@@ -13,6 +13,20 @@ use crate::kinds::{CSI_DRIVER, DATA_VOLUME, PVC, STORAGE_CLASS, VOLUME_SNAPSHOT,
 use crate::object::{Key, Object as _};
 use crate::quantity;
 
+/// Where a DataVolume is whose claim cannot be made: a clone that was scheduled stays so, or it would be scheduled
+/// again with each look.
+fn without_claim(volume: &Value) -> Step {
+    let scheduled = volume.text("/status/phase") == "CloneScheduled";
+    Step { phase: if scheduled { "CloneScheduled" } else { "Pending" }.to_owned(), ..Step::default() }
+}
+
+/// Whether a DataVolume says how large it is.
+fn has_size(volume: &Value) -> bool {
+    ["/spec/pvc/resources/requests/storage", "/spec/storage/resources/requests/storage"]
+        .into_iter()
+        .any(|pointer| !volume.at(pointer).is_null())
+}
+
 impl DataVolumes {
     /// Does the next thing for a DataVolume without a claim.
     pub(super) async fn begin(&self, volume: &Value, source: &Source) -> Looked {
@@ -26,6 +40,15 @@ impl DataVolumes {
             Source::Clone(origin) => self.origin_size(origin),
             _ => None,
         };
+        if let Source::Clone(origin) = source
+            && origin.snapshot
+            && size.is_none()
+            && !has_size(volume)
+        {
+            // How large it has to be is known only once the snapshot is made.
+            self.waiting.add(&VOLUME_SNAPSHOT, &origin.key, &Key::of(volume));
+            return Ok(Next::After(super::POLL));
+        }
         let spec = match claim::render(volume, &facts, size) {
             Ok(spec) => spec,
             Err(failure) => {
@@ -70,8 +93,7 @@ impl DataVolumes {
                 } else {
                     "ErrClaimNotValid"
                 };
-                let step = Step { phase: "Pending".to_owned(), ..Step::default() };
-                self.write(volume, &step, None, Some((reason, &failure.message))).await?;
+                self.write(volume, &without_claim(volume), None, Some((reason, &failure.message))).await?;
                 self.recorder.warning(&DATA_VOLUME, volume, reason, &failure.message).await;
                 Err(failure)
             }
@@ -90,8 +112,7 @@ impl DataVolumes {
     async fn not_valid(&self, volume: &Value, message: &str) -> Result {
         let reason = "ErrClaimNotValid";
         let known = volume.condition("Bound").text("/message") == message;
-        let step = Step { phase: "Pending".to_owned(), ..Step::default() };
-        self.write(volume, &step, None, Some((reason, message))).await?;
+        self.write(volume, &without_claim(volume), None, Some((reason, message))).await?;
         if !known {
             self.recorder.warning(&DATA_VOLUME, volume, reason, message).await;
         }
@@ -163,13 +184,14 @@ impl DataVolumes {
             return Ok(true);
         }
         let given = volume.annotation(names::CLONE_TOKEN);
-        let extended = token::check(&self.context, token::CLONE, given).and_then(|mut grant| {
-            if grant.namespace != origin.key.namespace || grant.name != origin.key.name {
-                return Err(token::TokenError::Invalid);
+        let extended = match token::check(&self.context, token::CLONE, given).await {
+            Ok(mut grant) if grant.namespace == origin.key.namespace && grant.name == origin.key.name => {
+                grant.params.insert("uid".to_owned(), volume.uid().to_owned());
+                token::issue(&self.context, token::EXTENDED_CLONE, grant).await
             }
-            grant.params.insert("uid".to_owned(), volume.uid().to_owned());
-            token::issue(&self.context, token::EXTENDED_CLONE, grant)
-        });
+            Ok(_) => Err(token::TokenError::Invalid),
+            Err(failure) => Err(failure),
+        };
         match extended {
             Ok(extended) => {
                 let mut wanted = volume.clone();
@@ -196,7 +218,8 @@ impl DataVolumes {
             return held
                 .filter(|held| held.content.virtual_size > 0)
                 .map(|held| i128::from(held.content.virtual_size))
-                .or_else(|| Some(quantity::whole(snapshot.at("/status/restoreSize"))));
+                .or_else(|| Some(quantity::whole(snapshot.at("/status/restoreSize"))))
+                .filter(|size| *size > 0);
         }
         let there = self.client.cache(&PVC).get(&origin.key)?;
         self.content_size(&there)

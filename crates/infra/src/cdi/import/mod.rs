@@ -148,7 +148,10 @@ impl Imports {
             self.scratch(claim, pod).await?;
         }
         let mut wanted = claim.clone();
-        said::put(&mut wanted, pod);
+        // What a worker that is dismissed after that says of its own end would hide why it was.
+        if claim.annotation(names::FATAL_ERROR).is_empty() {
+            said::put(&mut wanted, pod);
+        }
         let failed = said::last_failure(pod);
         let wants_scratch = failed.is_some_and(|failed| failed["exitCode"] == SCRATCH_NEEDED);
         let fatal = failed.map(|failed| failed.text("/message")).filter(|message| job::is_fatal(message));

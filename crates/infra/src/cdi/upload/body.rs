@@ -1,6 +1,5 @@
 //! Reading what is uploaded.
 
-use bytes::Bytes;
 use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -22,15 +21,24 @@ pub(super) enum Packing {
 }
 
 /// What was uploaded.
-pub(super) async fn read(body: Incoming, headers: &HeaderMap, packing: Packing) -> Result<Content, String> {
+pub(super) async fn read(
+    body: &mut Incoming,
+    headers: &HeaderMap,
+    packing: Packing,
+) -> Result<Content, String> {
     let mut sink = Sink { look: Look::default(), hash: Sha256::new(), length: 0 };
     if packing == Packing::Form {
         let kind = headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let boundary = kind.and_then(boundary).ok_or("request Content-Type isn't multipart/form-data")?;
-        let all = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
-        sink.take(file_of(&all, &boundary).ok_or("no file in the form")?)?;
+        let mut form = Form::new(&boundary);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| error.to_string())?;
+            if let Ok(bytes) = frame.into_data() {
+                form.take(&bytes, &mut |bytes| sink.take(bytes))?;
+            }
+        }
+        form.finish()?;
     } else {
-        let mut body = body;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| error.to_string())?;
             if let Ok(bytes) = frame.into_data() {
@@ -74,19 +82,84 @@ fn boundary(kind: &str) -> Option<String> {
     Some(boundary.trim_matches('"').to_owned())
 }
 
-/// The bytes of the part of a form that is called `file`.
-fn file_of<'b>(all: &'b Bytes, boundary: &str) -> Option<&'b [u8]> {
-    let line = format!("--{boundary}");
-    let mut rest = &all[find(all, line.as_bytes())? + line.len()..];
-    loop {
-        let head_end = find(rest, b"\r\n\r\n")?;
-        let head = String::from_utf8_lossy(&rest[..head_end]);
-        let content = &rest[head_end + 4..];
-        let end = find(content, format!("\r\n{line}").as_bytes())?;
-        if head.contains("name=\"file\"") || head.contains("name=file") {
-            return Some(&content[..end]);
+/// How long the head of a part may be.
+const LONGEST_HEAD: usize = 64 * 1024;
+
+/// Where a reader is in a form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// Before the first line, or in a part nobody wants.
+    Between,
+    /// In the head of a part.
+    Head,
+    /// In the part that is called `file`.
+    File,
+    /// After it.
+    After,
+}
+
+/// Finds the part of a form that is called `file`, without ever keeping more than the head of a part.
+struct Form {
+    /// What ends a part.
+    line: Vec<u8>,
+    /// What was not looked at yet: never longer than a head or a line.
+    rest: Vec<u8>,
+    at: At,
+}
+
+impl Form {
+    fn new(boundary: &str) -> Self {
+        // The first line has nothing before it: as if it came after an empty part.
+        Self { line: format!("\r\n--{boundary}").into_bytes(), rest: b"\r\n".to_vec(), at: At::Between }
+    }
+
+    /// Takes in some bytes of the form, and gives those of the file on.
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        file: &mut impl FnMut(&[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.rest.extend_from_slice(bytes);
+        loop {
+            match self.at {
+                At::After => {
+                    self.rest.clear();
+                    return Ok(());
+                }
+                At::Head => {
+                    let Some(end) = find(&self.rest, b"\r\n\r\n") else {
+                        let short = self.rest.len() <= LONGEST_HEAD;
+                        return if short { Ok(()) } else { Err("the head of a part is too long".to_owned()) };
+                    };
+                    let head = String::from_utf8_lossy(&self.rest[..end]);
+                    let wanted = head.contains("name=\"file\"") || head.contains("name=file");
+                    self.at = if wanted { At::File } else { At::Between };
+                    // The line break stays: a part without content ends with the same one.
+                    self.rest.drain(..end + 2);
+                    if wanted {
+                        self.rest.drain(..2);
+                    }
+                }
+                At::Between | At::File => {
+                    let found = find(&self.rest, &self.line);
+                    // What may be the beginning of a line is kept until it is known.
+                    let safe = found.unwrap_or(self.rest.len().saturating_sub(self.line.len() - 1));
+                    if self.at == At::File {
+                        file(&self.rest[..safe])?;
+                    }
+                    if found.is_none() {
+                        self.rest.drain(..safe);
+                        return Ok(());
+                    }
+                    self.rest.drain(..safe + self.line.len());
+                    self.at = if self.at == At::File { At::After } else { At::Head };
+                }
+            }
         }
-        rest = &content[end + 2 + line.len()..];
+    }
+
+    fn finish(self) -> Result<(), String> {
+        if self.at == At::After { Ok(()) } else { Err("no file in the form".to_owned()) }
     }
 }
 
@@ -98,14 +171,39 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
+    /// The file of a form that comes in pieces of a size, and how much was kept at most.
+    fn file_of(form: &[u8], size: usize) -> (Result<Vec<u8>, String>, usize) {
+        let mut reader = Form::new(&boundary("multipart/form-data; boundary=\"x\"").unwrap());
+        let (mut found, mut kept) = (Vec::new(), 0);
+        for piece in form.chunks(size) {
+            let mut keep = |bytes: &[u8]| {
+                found.extend_from_slice(bytes);
+                Ok(())
+            };
+            reader.take(piece, &mut keep).unwrap();
+            kept = kept.max(reader.rest.len());
+        }
+        (reader.finish().map(|()| found), kept)
+    }
+
     #[test]
-    fn the_file_of_a_form_is_found() {
-        let form = Bytes::from_static(
-            b"--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--x\r\n\
-              Content-Disposition: form-data; name=\"file\"; filename=\"d\"\r\n\r\nbytes\r\n--x--\r\n",
-        );
-        let line = boundary("multipart/form-data; boundary=\"x\"").unwrap();
-        assert_eq!(file_of(&form, &line), Some(&b"bytes"[..]));
+    fn the_file_of_a_form_is_found_in_whatever_pieces_it_comes() {
+        let form = b"--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--x\r\n\
+              Content-Disposition: form-data; name=\"file\"; filename=\"d\"\r\n\r\nby\r\n-tes\r\n--x--\r\n";
+        for size in [1, 2, 3, 7, 50, form.len()] {
+            assert_eq!(file_of(form, size).0, Ok(b"by\r\n-tes".to_vec()), "in pieces of {size}");
+        }
+        assert!(file_of(b"--x\r\n\r\n1\r\n--x--\r\n", 4).0.is_err());
         assert_eq!(boundary("text/plain"), None);
+    }
+
+    #[test]
+    fn a_long_file_is_not_kept() {
+        let mut form = b"--x\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n".to_vec();
+        form.extend(vec![7; 1 << 20]);
+        form.extend(b"\r\n--x--\r\n");
+        let (found, kept) = file_of(&form, 4096);
+        assert_eq!(found.map(|found| found.len()), Ok(1 << 20));
+        assert!(kept < 8192, "{kept}");
     }
 }

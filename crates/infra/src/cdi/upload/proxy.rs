@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::request::Parts;
 use http::{Method, Response, StatusCode, header};
+use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::body::{self, Packing};
@@ -14,7 +16,7 @@ use crate::client::{Client, Identity};
 use crate::context::Context;
 use crate::kinds::{POD, PVC};
 use crate::object::{Key, Object as _};
-use crate::service::{Body, Call, empty, plain};
+use crate::service::{Body, Call, empty, linger, plain};
 
 /// How long a server may take to be ready.
 const PATIENCE: u32 = 10;
@@ -23,54 +25,59 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// Takes an upload.
 pub async fn serve_uploads(context: &Context, call: Call) -> Response<Body> {
-    let (head, body) = call.request.into_parts();
+    let (head, mut body) = call.request.into_parts();
+    match take(context, &head, &mut body).await {
+        Ok(()) => empty(StatusCode::OK),
+        Err(refusal) => {
+            linger(&head.headers, body);
+            *refusal
+        }
+    }
+}
+
+/// Takes an upload, or says why not, be it before any of it was read.
+async fn take(context: &Context, head: &Parts, body: &mut Incoming) -> Result<(), Box<Response<Body>>> {
     let path = head.uri.path().trim_end_matches('/');
     let packing = match path.rsplit('/').next().unwrap_or_default() {
         "upload" | "upload-async" => Packing::Plain,
         "upload-form" | "upload-form-async" => Packing::Form,
         "upload-archive" | "upload-archive-alpha" => Packing::Archive,
-        _ => return empty(StatusCode::NOT_FOUND),
+        _ => return Err(Box::new(empty(StatusCode::NOT_FOUND))),
     };
     let given = head.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let Some(given) = given.and_then(bearer) else { return empty(StatusCode::BAD_REQUEST) };
-    let Ok(grant) = token::check(context, token::UPLOAD, given) else {
-        return empty(StatusCode::UNAUTHORIZED);
-    };
+    let given = given.and_then(bearer).ok_or_else(|| Box::new(empty(StatusCode::BAD_REQUEST)))?;
+    let grant = token::check(context, token::UPLOAD, given).await;
+    let grant = grant.map_err(|_| Box::new(empty(StatusCode::UNAUTHORIZED)))?;
     if grant.operation != "Upload" || grant.resource != token::Resource::claims() {
-        return empty(StatusCode::BAD_REQUEST);
+        return Err(Box::new(empty(StatusCode::BAD_REQUEST)));
     }
     let client = context.client(Identity::CDI_API);
     let key = Key::new(&grant.namespace, &grant.name);
-    let server = match ready(context, &client, &key).await {
-        Ok(server) => server,
-        Err(message) => return plain(StatusCode::SERVICE_UNAVAILABLE, &message),
-    };
+    let server = ready(context, &client, &key).await;
+    let server = server.map_err(|message| Box::new(plain(StatusCode::SERVICE_UNAVAILABLE, &message)))?;
     if head.method == Method::HEAD {
-        return empty(StatusCode::OK);
+        return Ok(());
     }
     if !matches!(head.method, Method::POST | Method::PUT) {
-        return empty(StatusCode::NOT_FOUND);
+        return Err(Box::new(empty(StatusCode::NOT_FOUND)));
     }
-    let failed =
-        |message: String| plain(StatusCode::BAD_REQUEST, &format!("Saving stream failed: {message}"));
-    let content = match body::read(body, &head.headers, packing).await {
-        Ok(content) => content,
-        Err(message) => return failed(message),
+    let failed = |message: String| {
+        Box::new(plain(StatusCode::BAD_REQUEST, &format!("Saving stream failed: {message}")))
     };
+    let content = body::read(body, &head.headers, packing).await.map_err(failed)?;
     if content.virtual_size > server.room {
-        let message = format!(
+        return Err(failed(format!(
             "Virtual image size {} is larger than the reported available storage {}. A larger PVC is required.",
             content.virtual_size, server.room
-        );
-        return failed(message);
+        )));
     }
     if let Err(message) = context.stages.pass("upload.process", &server.claim, 0).await {
-        return plain(StatusCode::INTERNAL_SERVER_ERROR, &message);
+        return Err(Box::new(plain(StatusCode::INTERNAL_SERVER_ERROR, &message)));
     }
     if context.world.transfers.deliver(server.pod.uid(), Ok(content)) {
-        empty(StatusCode::OK)
+        Ok(())
     } else {
-        plain(StatusCode::SERVICE_UNAVAILABLE, "the upload server is busy")
+        Err(Box::new(plain(StatusCode::SERVICE_UNAVAILABLE, "the upload server is busy")))
     }
 }
 

@@ -88,7 +88,7 @@ async fn give(context: &Context, namespace: &str, call: Call) -> Response<Body> 
         resource: token::Resource::claims(),
         params: BTreeMap::new(),
     };
-    match token::issue(context, token::UPLOAD, grant) {
+    match token::issue(context, token::UPLOAD, grant).await {
         Ok(token) => {
             request.set("/apiVersion", VERSION.into());
             request.set("/kind", "UploadTokenRequest".into());

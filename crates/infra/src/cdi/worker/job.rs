@@ -41,7 +41,9 @@ pub(super) async fn run(context: &Context, role: Role, pod: &Value) -> Exit {
 async fn importer(context: &Context, client: &Client, pod: &Value, target: &Target) -> Exit {
     context.world.transfers.set_progress(pod.uid(), 0.0);
     let job = import::Job { context, client, pod, claim: &target.claim, room: target.room };
-    match job.run().await {
+    let outcome = job.run().await;
+    super::reach(context, pod.text("/spec/nodeName")).await;
+    match outcome {
         Ok(content) if context.world.volumes.write(&target.handle, content.clone()) => {
             context.world.transfers.set_progress(pod.uid(), 100.0);
             Exit::done("Import Complete")
@@ -55,7 +57,9 @@ async fn importer(context: &Context, client: &Client, pod: &Value, target: &Targ
 }
 
 async fn uploader(context: &Context, pod: &Value, target: &Target) -> Exit {
-    match context.world.transfers.listen(pod.uid()).await {
+    let arrival = context.world.transfers.listen(pod.uid()).await;
+    super::reach(context, pod.text("/spec/nodeName")).await;
+    match arrival {
         Ok(Ok(content)) if context.world.volumes.write(&target.handle, content.clone()) => {
             Exit::done("Upload Complete")
         }
@@ -75,6 +79,8 @@ async fn cloner(context: &Context, client: &Client, pod: &Value, source: &Target
     if let Err(message) = pace(context, pod, &source.claim, "clone.copy", size).await {
         return Exit::failed(message);
     }
+    super::reach(context, pod.text("/spec/nodeName")).await;
+    super::reach(context, upload.text("/spec/nodeName")).await;
     if context.world.transfers.deliver(upload.uid(), Ok(content)) {
         Exit::done("Clone Complete")
     } else {
@@ -91,13 +97,7 @@ pub(in crate::cdi) async fn pace(
     bytes: u64,
 ) -> Result<(), String> {
     let attempt = u64::try_from(container::restarts(pod)).unwrap_or_default();
-    let outcome = loop {
-        let outcome = context.stages.outcome(stage, about, attempt);
-        if outcome.effect != Effect::Hang {
-            break outcome;
-        }
-        tokio::time::sleep(TICK).await;
-    };
+    let outcome = context.stages.settled(stage, about, attempt).await;
     #[expect(clippy::cast_precision_loss, reason = "a share of a delay needs no more")]
     let total = outcome.after.mul_f64(bytes as f64 / GIB);
     let mut passed = Duration::ZERO;

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 pub(in crate::cdi) use job::pace;
-pub(super) use pod::Role;
+pub(crate) use pod::Role;
 pub(super) use volume::target;
 
 use crate::client::{Client, Identity};
@@ -96,20 +96,53 @@ impl Controller for Workers {
     }
 }
 
-/// Does the work of a pod once, and says what came of it.
+/// Does the work of a pod once, and says what came of it. It ends without a word when its host loses power: its kubelet
+/// tells what became of the container.
 async fn work(context: Context, client: Client, role: Role, pod: Arc<Value>) {
-    let exit = job::run(&context, role, &pod).await;
-    tell(&context, &client, &pod, |pod, now| container::ended(pod, &exit, now)).await;
+    let done = async {
+        let exit = job::run(&context, role, &pod).await;
+        tell(&context, &client, &pod, |pod, now| container::ended(pod, &exit, now)).await;
+    };
+    tokio::select! {
+        biased;
+        () = power_loss(&context, pod.text("/spec/nodeName")) => {}
+        () = done => {}
+    }
     // The next attempt begins with the look that sees the container run again.
 }
 
-/// Says something about a pod as soon as its host is heard, unless the pod is gone or on its way.
+/// Waits until a host is switched off, or was for a moment.
+async fn power_loss(context: &Context, node: &str) {
+    let hosts = &context.world.hosts;
+    let mut changes = hosts.changes();
+    let boots = hosts.boots(node);
+    while hosts.get(node).is_none_or(|host| host.powered) && hosts.boots(node) == boots {
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Waits until a host can be reached: volumes and other workers are at the other end of its cable.
+pub(super) async fn reach(context: &Context, node: &str) {
+    let hosts = &context.world.hosts;
+    let mut changes = hosts.changes();
+    while hosts.get(node).is_some_and(|host| !host.is_heard()) {
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Says something about a pod as soon as its host is heard, unless the pod is gone or on its way, or its container is
+/// another one already.
 async fn tell(context: &Context, client: &Client, pod: &Value, change: impl Fn(&Value, &str) -> Value) {
     let key = Key::of(pod);
     loop {
         let now = client.cache(&POD).get(&key);
         let Some(now) = now.filter(|now| now.uid() == pod.uid() && !now.is_deleting()) else { return };
-        if matches!(now.text("/status/phase"), "Succeeded" | "Failed") {
+        let is_another = container::restarts(&now) != container::restarts(pod);
+        if is_another || now.is_over() {
             return;
         }
         let host = context.world.hosts.get(now.text("/spec/nodeName"));

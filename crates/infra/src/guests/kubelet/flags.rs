@@ -92,6 +92,11 @@ impl Flags {
         if flag.is_empty() { self.configuration.text("/providerID") } else { flag }
     }
 
+    /// Whether it asks the cluster for the certificate it serves with, instead of signing one itself.
+    pub(super) fn asks_for_serving(&self) -> bool {
+        self.get("rotate-server-certificates") == "true" || self.configuration.flag("/serverTLSBootstrap")
+    }
+
     /// Takes all `--name=value` and `--name value` of a text.
     fn take(&mut self, text: &str) {
         let mut words = text
@@ -258,5 +263,20 @@ mod tests {
         assert_eq!(flags.join.as_ref().unwrap().endpoint, "h:1");
         assert_eq!(flags.node_name(&boot), "node-1");
         assert_eq!(flags.provider_id(), "p://x");
+    }
+
+    #[test]
+    fn a_serving_certificate_is_asked_for_when_the_flag_or_the_configuration_says_so() {
+        let mut boot = Boot::default();
+        assert!(!Flags::of(&boot).asks_for_serving());
+        boot.files.insert(
+            "/etc/default/kubelet".to_owned(),
+            b"KUBELET_EXTRA_ARGS='--rotate-server-certificates=true'\n".to_vec(),
+        );
+        assert!(Flags::of(&boot).asks_for_serving());
+        boot.files
+            .insert("/etc/default/kubelet".to_owned(), b"KUBELET_EXTRA_ARGS='--config=/k.yaml'\n".to_vec());
+        boot.files.insert("/k.yaml".to_owned(), b"serverTLSBootstrap: true\n".to_vec());
+        assert!(Flags::of(&boot).asks_for_serving());
     }
 }

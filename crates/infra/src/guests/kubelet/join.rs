@@ -6,18 +6,19 @@ use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
 use kube::client::ConfigExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tower::Layer as _;
 use x509_parser::pem::parse_x509_pem;
 
 use super::super::wire::Connector;
-use super::super::{Guest, hex};
+use super::super::{Boot, Guest};
 use super::KUBELET;
 use super::flags::{Flags, Join};
 use crate::client::Client;
 use crate::kinds::{CERTIFICATE_REQUEST, CONFIG_MAP};
+use crate::object::hex;
 use crate::object::{Key, Object as _};
 
 /// Where a kubeconfig of the node itself may be.
@@ -28,8 +29,19 @@ const BOOTSTRAP: &[&str] = &[
     "/etc/kubernetes/kubeconfig",
     "/var/lib/kubelet/bootstrap-kubeconfig",
 ];
-/// How often the request for a certificate is looked at.
-const GLANCE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Whether it belongs to no cluster and never will: it was told of no credentials, and only runs static pods.
+pub(super) fn is_alone(boot: &Boot, flags: &Flags) -> bool {
+    let named = ["kubeconfig", "bootstrap-kubeconfig"].iter().any(|flag| !flags.get(flag).is_empty());
+    let found = OWN.iter().chain(BOOTSTRAP).any(|path| boot.files.contains_key(*path));
+    let by_unit = boot.units.get("kubelet.service").is_some_and(|unit| unit.contains("ExecStart="));
+    by_unit && !named && !found && flags.join.is_none()
+}
+
+/// A client of a guest by a kubeconfig on its disk, through the network of the guest.
+pub async fn client_of(guest: &Guest, kubeconfig: &str) -> Result<kube::Client, String> {
+    connect(guest, parse(kubeconfig)?).await
+}
 
 /// A client with the node's own credentials.
 pub(super) async fn join(guest: &Guest, flags: &Flags) -> Result<kube::Client, String> {
@@ -49,7 +61,11 @@ pub(super) async fn join(guest: &Guest, flags: &Flags) -> Result<kube::Client, S
     let node = flags.node_name(&guest.boot);
     let asking = Client::new(connect(guest, bootstrap.clone()).await?, KUBELET);
     let (certificate, key) = certificate(guest, &asking, &node).await?;
-    connect(guest, own(bootstrap, &certificate, &key)?).await
+    let own = own(bootstrap, &certificate, &key)?;
+    // After a restart it needs nobody's token any more.
+    let text = serde_json::to_vec(&own).map_err(|error| error.to_string())?;
+    guest.keep_file("/etc/kubernetes/kubelet.conf", text);
+    connect(guest, own).await
 }
 
 fn parse(text: &str) -> Result<Kubeconfig, String> {
@@ -113,6 +129,30 @@ fn pin(authority: &str) -> Result<String, String> {
 
 /// Asks the cluster for a certificate of the node, and waits until somebody approves.
 async fn certificate(guest: &Guest, client: &Client, node: &str) -> Result<(String, String), String> {
+    let signer = "kubernetes.io/kube-apiserver-client-kubelet";
+    ask(guest, client, node, signer, "client auth", Vec::new()).await
+}
+
+/// Asks the cluster for the certificate the node serves with, for its name and the addresses it sees.
+pub(super) async fn serving_certificate(
+    guest: &Guest,
+    client: &Client,
+    node: &str,
+) -> Result<(String, String), String> {
+    let name = node.try_into().map_err(|error| format!("{node} is no name: {error}"))?;
+    let addresses = super::node::addresses(&guest.machine.plan()).into_iter().map(SanType::IpAddress);
+    let names = std::iter::once(SanType::DnsName(name)).chain(addresses).collect();
+    ask(guest, client, node, "kubernetes.io/kubelet-serving", "server auth", names).await
+}
+
+async fn ask(
+    guest: &Guest,
+    client: &Client,
+    node: &str,
+    signer: &str,
+    usage: &str,
+    names: Vec<SanType>,
+) -> Result<(String, String), String> {
     let failed = |error: rcgen::Error| format!("no key could be made: {error}");
     let key = KeyPair::generate().map_err(failed)?;
     let mut parameters = CertificateParams::default();
@@ -120,28 +160,31 @@ async fn certificate(guest: &Guest, client: &Client, node: &str) -> Result<(Stri
     name.push(DnType::OrganizationName, "system:nodes");
     name.push(DnType::CommonName, format!("system:node:{node}"));
     parameters.distinguished_name = name;
+    parameters.subject_alt_names = names;
     let request = parameters.serialize_request(&key).and_then(|request| request.pem()).map_err(failed)?;
     let asked = json!({
         "metadata": {"generateName": "csr-"},
         "spec": {
-            "request": STANDARD.encode(request), "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-            "usages": ["digital signature", "client auth"],
+            "request": STANDARD.encode(request), "signerName": signer,
+            "usages": ["digital signature", usage],
         },
     });
     let asked = client.create(&CERTIFICATE_REQUEST, asked).await;
     let asked = asked.map_err(|error| format!("cannot create certificate signing request: {error}"))?;
+    // Watched for as long as it takes: who may ask for a certificate may do that too.
+    let (requests, _watching) =
+        client.cache_where(&CERTIFICATE_REQUEST, &format!("metadata.name={}", asked.name()));
+    let mut changes = requests.changes();
     loop {
-        // One request a second, as long as it takes: this is what a kubelet without other rights can see.
-        let now =
-            client.get(&CERTIFICATE_REQUEST, &Key::of(&asked)).await.map_err(|error| error.to_string())?;
+        let now = changes.recv().await.and_then(|change| change.after);
         let now = now.ok_or("the certificate signing request is gone")?;
+        guest.running().await;
         if let Some(certificate) = now.at("/status/certificate").as_str() {
             return Ok((certificate.to_owned(), STANDARD.encode(key.serialize_pem())));
         }
         if now.condition_holds("Denied") || now.condition_holds("Failed") {
             return Err("certificate signing request was denied".to_owned());
         }
-        guest.sleep(GLANCE).await;
     }
 }
 

@@ -3,18 +3,23 @@
 mod flags;
 mod join;
 mod node;
+mod pods;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Boot, Guest, Program};
-use crate::client::{ApiError, Client, Identity};
+use crate::client::{ApiError, Cache, Client, Identity};
+use crate::controller;
 use crate::kinds::{LEASE, NODE, POD};
 use crate::object::{Key, Object as _};
 use flags::Flags;
+use pods::Pods;
+
+pub use join::client_of;
 
 /// Who the kubelet is to its API server: whoever its credentials say.
 const KUBELET: Identity = Identity { program: "kubelet", user: "" };
@@ -24,6 +29,11 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: i64 = 40;
 /// After how many heartbeats the status is written although nothing has changed.
 const STATUS_EVERY: u64 = 30;
+/// How often it tries to write the status before it gives up.
+const STATUS_TRIES: u32 = 5;
+
+/// How long it waits before it asks once more for a certificate that was denied.
+const ASK_AGAIN: Duration = Duration::from_mins(15);
 
 /// A kubelet.
 #[derive(Debug)]
@@ -47,6 +57,10 @@ impl Program for Kubelet {
             let vmi = guest.machine.plan().vmi;
             guest.stages.pass("guest.join", &vmi, 0).await?;
             let flags = Flags::of(&guest.boot);
+            if join::is_alone(&guest.boot, &flags) {
+                guest.log("kubelet", "Standalone mode, no API client");
+                return std::future::pending().await;
+            }
             let client = Client::new(join::join(&guest, &flags).await?, KUBELET);
             serve(&guest, &flags, &client).await.map_err(|failure| failure.to_string())
         })
@@ -60,6 +74,35 @@ async fn serve(guest: &Guest, flags: &Flags, client: &Client) -> Result<(), ApiE
     guest.log("kubelet", &format!("Successfully registered node {name}"));
     let (pods, _watching) = client.cache_where(&POD, &format!("spec.nodeName={name}"));
     pods.complete().await;
+    let running = controller::run(Arc::new(Pods::new(guest, client, &pods)));
+    tokio::select! {
+        biased;
+        ended = beat(guest, flags, client, &pods) => ended,
+        // Goes on for as long as the cache does.
+        () = running => Ok(()),
+        () = get_serving_certificate(guest, flags, client) => Ok(()),
+    }
+}
+
+/// Gets the certificate the kubelet serves with, if it was told to ask for one. The node does its work meanwhile, and
+/// also without: only those who want to reach its kubelet have to wait.
+async fn get_serving_certificate(guest: &Guest, flags: &Flags, client: &Client) {
+    while flags.asks_for_serving() {
+        match join::serving_certificate(guest, client, &flags.node_name(&guest.boot)).await {
+            Ok(_) => {
+                guest.log("kubelet", "the serving certificate was issued");
+                break;
+            }
+            Err(why) => guest.log("kubelet", &format!("no serving certificate: {why}")),
+        }
+        guest.sleep(ASK_AGAIN).await;
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Keeps the node true, and tells that it is alive.
+async fn beat(guest: &Guest, flags: &Flags, client: &Client, pods: &Cache) -> Result<(), ApiError> {
+    let name = flags.node_name(&guest.boot);
     let mut changes = pods.changes();
     let mut beats = 0;
     let mut next = tokio::time::Instant::now();
@@ -77,11 +120,8 @@ async fn serve(guest: &Guest, flags: &Flags, client: &Client) -> Result<(), ApiE
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(next) => {}
-            Some(change) = changes.recv() => {
-                if let Some(pod) = change.after {
-                    run_pod(guest, client, &pod).await?;
-                }
-            }
+            // A pod may be the network plugin.
+            Some(_) = changes.recv() => {}
         }
     }
 }
@@ -100,7 +140,7 @@ async fn register(guest: &Guest, flags: &Flags, client: &Client) -> Result<(), A
     }
 }
 
-/// Writes the node's status, if there is anything to say.
+/// Writes the node's status, if there is anything to say. Where somebody else was faster it looks again, a few times.
 async fn heartbeat(
     guest: &Guest,
     flags: &Flags,
@@ -108,6 +148,17 @@ async fn heartbeat(
     ready: bool,
     due: bool,
 ) -> Result<(), ApiError> {
+    let mut told = tell(guest, flags, client, ready, due).await;
+    for _ in 1..STATUS_TRIES {
+        match told {
+            Err(failure) if failure.is_conflict() => told = tell(guest, flags, client, ready, due).await,
+            other => return other,
+        }
+    }
+    told
+}
+
+async fn tell(guest: &Guest, flags: &Flags, client: &Client, ready: bool, due: bool) -> Result<(), ApiError> {
     let key = Key::cluster(&flags.node_name(&guest.boot));
     let Some(node) = client.get(&NODE, &key).await? else {
         // Somebody deleted it: a real kubelet registers again only when it is started anew.
@@ -136,22 +187,6 @@ async fn renew(guest: &Guest, client: &Client, name: &str) -> Result<(), ApiErro
             let lease = json!({"metadata": {"namespace": key.namespace, "name": key.name}, "spec": spec});
             client.create_if_absent(&LEASE, lease).await
         }
-        other => other.map(|_| ()),
-    }
-}
-
-/// Runs a pod of the tenant: starts it, and ends it when it is deleted.
-async fn run_pod(guest: &Guest, client: &Client, pod: &Arc<Value>) -> Result<(), ApiError> {
-    let key = Key::of(pod);
-    if pod.is_deleting() {
-        return client.delete_with(&POD, &key, pod.uid(), Some(0)).await;
-    }
-    if pod.text("/status/phase") != "Pending" && !pod.text("/status/phase").is_empty() {
-        return Ok(());
-    }
-    let status = node::running_pod(pod, guest);
-    match client.merge_status(&POD, &key, &json!({"status": status})).await {
-        Err(failure) if failure.is_not_found() || failure.is_conflict() => Ok(()),
         other => other.map(|_| ()),
     }
 }

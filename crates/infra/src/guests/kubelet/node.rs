@@ -116,7 +116,7 @@ pub(super) fn differs(one: &Value, other: &Value) -> bool {
 }
 
 /// The addresses a guest sees on its interfaces; behind masquerade all see the same.
-fn addresses(plan: &Plan) -> Vec<IpAddr> {
+pub(super) fn addresses(plan: &Plan) -> Vec<IpAddr> {
     let specs = plan.vmi.list("/spec/domain/devices/interfaces");
     let masqueraded =
         |name: &str| specs.iter().any(|one| one["name"] == name && one["masquerade"].is_object());

@@ -14,7 +14,7 @@ use crate::object::{Key, Object as _};
 impl Kubelet {
     /// Stops the containers of a pod that is deleted, and removes it once they have.
     pub(super) async fn stop(&self, pod: &Value) -> Looked {
-        if !status::is_over(pod) {
+        if !pod.is_over() {
             let ran = pod.list(MAIN.1).iter().any(|status| status["state"].get("running").is_some());
             let exit = if ran {
                 match self.stopping(pod).await {

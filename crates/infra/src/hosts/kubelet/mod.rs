@@ -10,8 +10,8 @@ mod networks;
 mod pokes;
 mod run;
 mod start;
-mod status;
-mod timers;
+pub(crate) mod status;
+pub(crate) mod timers;
 mod volumes;
 
 use std::collections::HashMap;
@@ -87,7 +87,9 @@ impl Kubelet {
     /// Says what has changed about a pod.
     async fn say(&self, before: &Value, after: &Value) -> Result {
         if before != after {
-            self.client.replace_status(&POD, after).await?;
+            let mut told = after.clone();
+            status::observe(&mut told);
+            self.client.replace_status(&POD, &told).await?;
         }
         Ok(())
     }
@@ -107,7 +109,7 @@ impl Kubelet {
         table.insert(key.clone(), held);
         drop(table);
         // After a restart of this program: pods that run go on with what they have.
-        if !pod.text("/status/podIP").is_empty() && !status::is_over(pod) {
+        if !pod.text("/status/podIP").is_empty() && !pod.is_over() {
             self.adopt(pod);
         }
         false
@@ -184,8 +186,8 @@ impl Controller for Kubelet {
                 there.iter().filter(waits).map(|pod| Key::of(pod)).collect()
             }),
             // Only to be known, before anything is decided.
-            Watch::mapped(&self.client.cache(&CSI_DRIVER), |_| Vec::new()),
-            Watch::mapped(&self.client.cache(&PV), |_| Vec::new()),
+            Watch::known(&self.client.cache(&CSI_DRIVER)),
+            Watch::known(&self.client.cache(&PV)),
             Watch::mapped(&pods, |change| {
                 let bound = !change.object().text("/spec/nodeName").is_empty();
                 if bound { vec![change.key()] } else { Vec::new() }
@@ -211,7 +213,7 @@ impl Controller for Kubelet {
         if !host.is_heard() {
             return Ok(Next::Done);
         }
-        if self.hold(key, &pod) && !status::is_over(&pod) {
+        if self.hold(key, &pod) && !pod.is_over() {
             return self.after_power_loss(key, &pod).await;
         }
         if pod.is_deleting() {

@@ -13,9 +13,6 @@ use crate::kinds::POD;
 use crate::object::{Key, Object as _};
 use crate::stages::Profile;
 
-/// The annotation that says with which code the containers of a pod end once they do.
-const EXIT: &str = "lab.trellis.dev/exit";
-
 /// What is to be said about a container.
 enum Turn {
     /// Nothing, until something changes or a while has passed.
@@ -94,7 +91,7 @@ impl Kubelet {
 
     /// Whether and how a container ends by itself.
     fn ending(&self, pod: &Value, attempt: u64) -> Turn {
-        let exit = pod.annotation(EXIT).parse::<i64>().ok();
+        let exit = status::exit_of(pod);
         match (self.timers.passing(&self.context.stages, "pod.run", pod, attempt), exit) {
             (Passing::Wait(left), _) => Turn::Stay(Some(left)),
             (Passing::Failed(message), exit) => {

@@ -111,7 +111,7 @@ impl Kubelet {
             .cache(&POD)
             .find("node", name)
             .iter()
-            .filter(|other| !status::is_over(other) && other.uid() != pod.uid())
+            .filter(|other| !other.is_over() && other.uid() != pod.uid())
             .flat_map(|other| {
                 other
                     .list("/status/podIPs")

@@ -10,9 +10,14 @@ pub(crate) const INIT: (&str, &str) = ("/spec/initContainers", "/status/initCont
 /// See [`INIT`].
 pub(crate) const MAIN: (&str, &str) = ("/spec/containers", "/status/containerStatuses");
 
-/// Whether a pod will never run again.
-pub(crate) fn is_over(pod: &Value) -> bool {
-    matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
+/// The annotation that says with which code the containers of a pod end once they do.
+const EXIT: &str = "lab.trellis.dev/exit";
+
+/// With which code the containers of a pod end by themselves: what its annotation says; those of a Job do their work
+/// and are done. All others run for ever.
+pub(crate) fn exit_of(pod: &Value) -> Option<i64> {
+    let of_job = || pod.controller().is_some_and(|owner| owner["kind"] == "Job").then_some(0);
+    pod.annotation(EXIT).parse().ok().or_else(of_job)
 }
 
 /// Whether a container of the init list goes on beside the others.
@@ -122,9 +127,27 @@ pub(crate) fn accept(pod: &mut Value, host: &str, now: &str) {
     judge(pod, now);
 }
 
+/// The conditions a kubelet is responsible for.
+const OWN: &[&str] =
+    &["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready", "PodScheduled"];
+
+/// Notes which generation of the pod a status, and the kubelet's own conditions in it, are about.
+pub(crate) fn observe(pod: &mut Value) {
+    let Some(generation) = pod.number("/metadata/generation").filter(|generation| *generation > 0) else {
+        return;
+    };
+    pod.set("/status/observedGeneration", generation.into());
+    let conditions = pod.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if OWN.iter().any(|own| condition["type"] == **own) {
+            condition["observedGeneration"] = generation.into();
+        }
+    }
+}
+
 /// Sets all conditions by what the containers and the readiness gates say. True if anything changed.
 pub(crate) fn judge(pod: &mut Value, now: &str) -> bool {
-    let over = is_over(pod);
+    let over = pod.is_over();
     let succeeded = pod.text("/status/phase") == "Succeeded";
     let has_network = !pod.text("/status/podIP").is_empty() && !over;
     let mut changed = Condition::new("PodReadyToStartContainers", has_network, "", "").put(pod, now);
@@ -164,7 +187,7 @@ fn unfinished_inits(pod: &Value) -> Vec<String> {
     let unfinished = pod.list(INIT.0).iter().filter(|container| {
         let status = status_of(pod, INIT.1, container.text("/name"));
         if is_sidecar(container) {
-            return !status.flag("/started") && !is_over(pod);
+            return !status.flag("/started") && !pod.is_over();
         }
         status.number("/state/terminated/exitCode") != Some(0)
     });

@@ -8,9 +8,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::object::Object as _;
-use crate::stages::{Effect, Stages};
+use crate::stages::{Effect, Outcome, Stages};
 
-/// How often a stage that hangs is asked again whether it still does.
+/// How often a stage that hangs is looked at.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Where a pod is in a stage.
@@ -31,7 +31,7 @@ pub(crate) struct Timers {
 }
 
 /// The stages of one pod by name and attempt: when they end, and how.
-type Begun = HashMap<(&'static str, u64), (Instant, Effect)>;
+type Begun = HashMap<(&'static str, u64), (Instant, Outcome)>;
 
 impl Timers {
     /// Where a pod is in a stage, which begins with the first question about it.
@@ -39,21 +39,21 @@ impl Timers {
         let now = Instant::now();
         let mut begun = self.begun.lock();
         let stages_of_pod = begun.entry(pod.uid().to_owned()).or_default();
-        let (due, effect) = stages_of_pod.entry((stage, attempt)).or_insert_with(|| {
+        let begin = || {
             let outcome = stages.outcome(stage, pod, attempt);
-            (now + outcome.after, outcome.effect)
-        });
+            (now + outcome.after, outcome)
+        };
+        let (due, outcome) = stages_of_pod.entry((stage, attempt)).or_insert_with(begin);
+        if outcome.effect == Effect::Hang && stages.is_gone(outcome) {
+            (*due, *outcome) = begin();
+        }
         if *due > now {
             return Passing::Wait(*due - now);
         }
-        match effect {
+        match &outcome.effect {
             Effect::Pass => Passing::Passed,
             Effect::Fail(message) => Passing::Failed(message.clone()),
-            Effect::Hang => {
-                let outcome = stages.outcome(stage, pod, attempt);
-                (*due, *effect) = (now + outcome.after, outcome.effect);
-                Passing::Wait(if *effect == Effect::Hang { AGAIN } else { *due - now })
-            }
+            Effect::Hang => Passing::Wait(AGAIN),
         }
     }
 
@@ -62,7 +62,7 @@ impl Timers {
         let now = Instant::now();
         let mut begun = self.begun.lock();
         let stages_of_pod = begun.entry(pod.uid().to_owned()).or_default();
-        stages_of_pod.entry((stage, attempt)).or_insert((now, Effect::Pass)).0.elapsed()
+        stages_of_pod.entry((stage, attempt)).or_insert_with(|| (now, Outcome::default())).0.elapsed()
     }
 
     /// Whether a stage has begun.

@@ -273,9 +273,10 @@ fn growth(config: &Config, spec: &mut Value) {
     let count = |spec: &Value, name: &str| spec.number(&format!("/domain/cpu/{name}")).unwrap_or(1).max(1);
     if spec.number("/domain/cpu/maxSockets").unwrap_or_default() == 0 {
         let sockets = count(spec, "sockets");
-        let each = count(spec, "cores") * count(spec, "threads");
-        let most = config.most_sockets().unwrap_or(sockets * ratio).max(sockets);
-        let most = if most * each > MOST_VCPUS { (MOST_VCPUS / each).max(sockets) } else { most };
+        let each = count(spec, "cores").saturating_mul(count(spec, "threads"));
+        let most = config.most_sockets().unwrap_or(sockets.saturating_mul(ratio)).max(sockets);
+        let most =
+            if most.saturating_mul(each) > MOST_VCPUS { (MOST_VCPUS / each).max(sockets) } else { most };
         spec.set("/domain/cpu/maxSockets", most.into());
     }
     let guest = quantity::whole(spec.at("/domain/memory/guest"));

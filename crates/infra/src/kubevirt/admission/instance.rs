@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::config::Config;
 use super::field::Field;
-use super::{checks, defaults, presets};
+use super::{checks, decode, defaults, plug, presets};
 use crate::client::Identity;
 use crate::context::Context;
 use crate::kinds::VMI_PRESET;
@@ -21,6 +21,9 @@ const PRESETS_DEPRECATED: &str =
 /// Fills in a new instance, and puts back what only KubeVirt may write of the status.
 pub async fn mutate(context: &Context, review: Review) -> Verdict {
     let mut vmi = review.object;
+    if let Some(problem) = decode::instance(&vmi, "spec") {
+        return Verdict::denied(400, "", problem);
+    }
     if review.operation == "UPDATE" {
         if review.user.is_kubevirt() || vmi["status"] == review.old["status"] {
             return Verdict::fine();
@@ -131,30 +134,11 @@ fn hotplug(old: &Value, new: &Value) -> Option<String> {
             if on_disk && disk != old_disks.get(name) {
                 return Some(format!("hotplug disk {name}, changed"));
             }
-        } else if let Some(message) = plugged_in(name, volume, disk) {
+        } else if let Some(message) = plug::problem(name, volume, disk) {
             return Some(message);
         }
     }
     None
-}
-
-fn plugged_in(name: &str, volume: &Value, disk: Option<&Value>) -> Option<String> {
-    if !volume["memoryDump"].is_null() {
-        return None;
-    }
-    if volume["dataVolume"].is_null() && volume["persistentVolumeClaim"].is_null() {
-        return Some(format!("volume {name} is not a PVC or DataVolume"));
-    }
-    let Some(disk) = disk else { return Some(format!("Disk {name} does not exist")) };
-    if disk["cdrom"].is_object() {
-        return None;
-    }
-    if disk["disk"].is_null() && disk["lun"].is_null() {
-        return Some(format!("Disk {name} requires diskDevice of type 'disk' or 'lun' to be hotplugged."));
-    }
-    let bus = if disk["disk"].is_object() { disk.text("/disk/bus") } else { disk.text("/lun/bus") };
-    (!matches!(bus, "scsi" | "virtio"))
-        .then(|| format!("hotplugged Disk {name} does not use a scsi or virtio bus"))
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 
 pub mod checks;
 pub mod config;
+pub mod decode;
 pub mod defaults;
 pub mod field;
 pub mod instance;
 pub mod machine;
 pub mod others;
+pub mod plug;
 pub mod presets;
 
 use crate::context::{Context, Tasks};

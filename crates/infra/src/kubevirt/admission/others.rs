@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::config::Config;
 use super::field::Field;
-use super::{checks, machine};
+use super::{checks, decode, machine};
 use crate::client::Identity;
 use crate::context::Context;
 use crate::kinds::{MIGRATION, VM_RESTORE, VMI};
@@ -28,15 +28,18 @@ pub fn mutate_migration(review: Review) -> Verdict {
     Verdict::changed(migration)
 }
 
-fn is_final(phase: &str) -> bool {
-    matches!(phase, "Succeeded" | "Failed")
-}
-
 /// Says what is wrong with a new migration.
 pub async fn create_migration(context: &Context, review: Review) -> Verdict {
     let name = review.object.text("/spec/vmiName");
     if name.is_empty() {
         return Verdict::of_causes(vec![Cause::required("spec.vmiName", "vmiName is missing")]);
+    }
+    for way in ["sendTo", "receive"] {
+        if review.object["spec"][way].is_object() {
+            let message =
+                "migrations between clusters are not emulated: a machine can only be moved within this one";
+            return Verdict::of_causes(vec![Cause::not_supported(format!("spec.{way}"), message)]);
+        }
     }
     if !review.object.at("/spec/priority").is_null() && !review.user.is_kubevirt() {
         let message = "priority can only be set by KubeVirt's own components";
@@ -50,13 +53,11 @@ pub async fn create_migration(context: &Context, review: Review) -> Verdict {
         Ok(None) => return denied(format!("the VMI \"{namespace}/{name}\" does not exist")),
         Err(failure) => return denied(failure.message),
     };
-    if is_final(vmi.text("/status/phase")) {
+    if vmi.is_over() {
         return denied("Cannot migrate VMI in finalized state.".to_owned());
     }
-    // One that is received from elsewhere is not moved away from here.
-    let receives = review.object.at("/spec/receive").is_object();
     let ability = vmi.condition("LiveMigratable");
-    if ability["status"] == "False" && !receives {
+    if ability["status"] == "False" {
         return denied(format!(
             "Cannot migrate VMI, Reason: {}, Message: {}",
             ability.text("/reason"),
@@ -67,8 +68,7 @@ pub async fn create_migration(context: &Context, review: Review) -> Verdict {
         Ok(others) => others,
         Err(failure) => return denied(failure.message),
     };
-    let active =
-        others.iter().find(|one| one.text("/spec/vmiName") == name && !is_final(one.text("/status/phase")));
+    let active = others.iter().find(|one| one.text("/spec/vmiName") == name && !one.is_over());
     match active {
         Some(active) => denied(format!(
             "in-flight migration detected. Active migration job ({}) is currently already in progress for VMI {name}.",
@@ -86,7 +86,7 @@ pub fn update_migration(review: &Review) -> Verdict {
         return Verdict::of_causes(vec![Cause::not_supported("", message)]);
     }
     let (before, after) = (old.label(MIGRATION_LABEL), new.label(MIGRATION_LABEL));
-    if is_final(new.text("/status/phase")) || new.is_deleting() || before.is_empty() || before == after {
+    if new.is_over() || new.is_deleting() || before.is_empty() || before == after {
         return Verdict::fine();
     }
     let done = if after.is_empty() { "removed from" } else { "modified on" };
@@ -98,6 +98,9 @@ pub fn update_migration(review: &Review) -> Verdict {
 pub async fn replica_set(context: &Context, review: Review) -> Verdict {
     if review.object.is_deleting() {
         return Verdict::fine();
+    }
+    if let Some(problem) = decode::instance(&review.object, "spec.template.spec") {
+        return Verdict::denied(400, "", problem);
     }
     let config = Config::of(context).await;
     Verdict::of_causes(judge_replica_set(&config, &review.object["spec"]))
@@ -128,6 +131,10 @@ fn selects(field: &Field, selector: &Value, labels: &Value) -> Option<Cause> {
 pub async fn pool(context: &Context, review: Review) -> Verdict {
     if review.object.is_deleting() {
         return Verdict::fine();
+    }
+    if let Some(problem) = decode::instance(&review.object, "spec.virtualMachineTemplate.spec.template.spec")
+    {
+        return Verdict::denied(400, "", problem);
     }
     let config = Config::of(context).await;
     let is_kubevirt = review.user.is_kubevirt();
@@ -191,7 +198,10 @@ pub fn preset(review: &Review) -> Verdict {
 
 /// Says what is wrong with an instancetype.
 pub fn instancetype(review: &Review) -> Verdict {
-    Verdict::of_causes(judge_instancetype(&review.object["spec"]))
+    match decode::instancetype(&review.object) {
+        Some(problem) => Verdict::denied(400, "", problem),
+        None => Verdict::of_causes(judge_instancetype(&review.object["spec"])),
+    }
 }
 
 fn judge_instancetype(spec: &Value) -> Vec<Cause> {

@@ -44,10 +44,6 @@ fn about_launcher(pod: &Value, vmi: &Value) -> Say {
     Say::Mark(message)
 }
 
-fn is_over(pod: &Value) -> bool {
-    matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
-}
-
 fn is_launcher(pod: &Value) -> bool {
     pod.label(COMPONENT_LABEL) == "virt-launcher"
 }
@@ -68,11 +64,11 @@ pub(super) async fn review(context: &Context, review: Review) -> Verdict {
     let owners = pod.list("/metadata/ownerReferences");
     let launcher = if pod.label(COMPONENT_LABEL) == "hotplug-disk" && owners.len() == 1 {
         match get(Key::new(&review.namespace, owners[0].text("/name"))).await {
-            Ok(Some(launcher)) if is_launcher(&launcher) && !is_over(&launcher) => launcher,
+            Ok(Some(launcher)) if is_launcher(&launcher) && !launcher.is_over() => launcher,
             Ok(_) => return Verdict::fine(),
             Err(failure) => return stay(format!("failed getting owner for hotplug pod: {failure}")),
         }
-    } else if is_launcher(&pod) && !is_over(&pod) {
+    } else if is_launcher(&pod) && !pod.is_over() {
         pod.clone()
     } else {
         return Verdict::fine();

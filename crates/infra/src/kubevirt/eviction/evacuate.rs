@@ -52,7 +52,7 @@ fn plan(
     let (mut able, mut stuck) = (Vec::new(), Vec::new());
     for vmi in instances {
         let marked = vmi.text("/status/evacuationNodeName") == node.name();
-        let over = matches!(vmi.text("/status/phase"), "Succeeded" | "Failed") || vmi.is_deleting();
+        let over = vmi.is_over() || vmi.is_deleting();
         if over || !(everybody || marked) || !migrates(vmi) {
             continue;
         }
@@ -106,10 +106,7 @@ impl Evacuate {
     /// How many pods of an instance are not over.
     fn pods(&self, vmi: &Value) -> usize {
         let pods = self.client.cache(&POD).controlled_by(vmi.uid());
-        let lives = |pod: &&Arc<Value>| {
-            pod.label(COMPONENT_LABEL) == "virt-launcher"
-                && !matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
-        };
+        let lives = |pod: &&Arc<Value>| pod.label(COMPONENT_LABEL) == "virt-launcher" && !pod.is_over();
         pods.iter().filter(lives).count()
     }
 }

@@ -10,6 +10,7 @@ pub mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -53,6 +54,8 @@ struct Run {
     boots: u64,
     /// Whether it is to be held before its first step.
     hold: bool,
+    /// Whether its domain came up. How it is now does not tell: a guest may have ended before anybody looked.
+    started: Arc<AtomicBool>,
 }
 
 type Runs = Arc<Mutex<BTreeMap<Key, Run>>>;
@@ -160,6 +163,12 @@ impl Handler {
         if is_down(pod) || vmi.is_deleting() || pod.is_deleting() {
             return self.end(vmi, "Failed", None).await;
         }
+        let mut wanted = vmi.clone();
+        let claim = |name: &str| self.claims.get(&Key::new(vmi.namespace(), name));
+        if status::accepted(&mut wanted, &claim, &self.context.clock.seconds()) {
+            self.client.replace(&VMI, &wanted).await?;
+            return Ok(Next::Done);
+        }
         match self.plan(vmi, pod) {
             Ok(plan) => {
                 self.spawn(key, vmi, plan);
@@ -208,6 +217,7 @@ impl Handler {
         let (machine, commands) = Machine::new(plan);
         let (mut state, mut agent) = (machine.state(), machine.agent());
         self.context.world.machines.add(vmi.uid(), Arc::clone(&machine));
+        let started = Arc::new(AtomicBool::new(false));
         let run = Run {
             uid: vmi.uid().to_owned(),
             machine: Arc::clone(&machine),
@@ -215,11 +225,12 @@ impl Handler {
             boots: self.context.world.hosts.boots(&node),
             settled_on: node,
             hold,
+            started: Arc::clone(&started),
         };
         self.runs.lock().insert(key.clone(), run);
         let mut guests = self.guests.lock();
         while guests.try_join_next().is_some() {}
-        guests.spawn(guests::run(self.context.clone(), machine, commands));
+        guests.spawn(guests::run(self.context.clone(), machine, commands, started));
         let (poke, key) = (self.poke.clone(), key.clone());
         guests.spawn(async move {
             loop {
@@ -243,6 +254,10 @@ impl Handler {
         {
             // Its host was without power in between.
             return self.end(vmi, "Failed", Some("The VirtualMachineInstance crashed.")).await;
+        }
+        if state.is_over() && phase(vmi) == "Scheduled" && run.started.load(Ordering::Acquire) {
+            // It ran before it ended, however short that was.
+            return self.tell(key, vmi, &run, &State::Running).await;
         }
         match state {
             State::Starting if vmi.is_deleting() => {
@@ -273,7 +288,7 @@ impl Handler {
 
     /// Says how a machine that runs is, if that changed.
     async fn tell(&self, key: &Key, vmi: &Value, run: &Run, state: &State) -> Looked {
-        if run.hold && *state == State::Running {
+        if run.hold && *state == State::Running && !run.machine.state().borrow().is_over() {
             run.machine.command(Command::Pause);
             self.change_run(key, |run| run.hold = false);
             return Ok(Next::Done);
@@ -291,6 +306,10 @@ impl Handler {
             now: &self.context.clock.seconds(),
         };
         status::running(&mut wanted, &facts);
+        let fabric = &self.context.world.fabric;
+        for interface in &plan.interfaces {
+            fabric.set_link(&plan.pod.pod_uid, &interface.network, !status::is_down(vmi, &interface.name));
+        }
         let first = phase(vmi) != "Running";
         if wanted != *vmi {
             self.client.replace(&VMI, &wanted).await?;

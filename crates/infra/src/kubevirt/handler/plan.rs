@@ -13,31 +13,15 @@ use crate::stages::Stages;
 use crate::world::machine::{Disk, Interface, Place};
 use crate::world::volumes::Volumes;
 
+/// How large the image in a container disk looks to its guest: about as large as those of distributions.
+const CONTAINER_DISK: u64 = 10 << 30;
+
 /// How large a drive that was made for the guest looks.
 const SMALL: u64 = 1 << 20;
 
 /// Where a machine runs.
 pub fn place(pod: &Value) -> Place {
     Place { pod: Key::of(pod), pod_uid: pod.uid().to_owned(), node: pod.text("/spec/nodeName").to_owned() }
-}
-
-/// The device of the `index`-th disk on a bus, such as `vda`.
-pub fn device(bus: &str, index: usize) -> String {
-    let prefix = match bus {
-        "virtio" => "vd",
-        "fdc" => "fd",
-        _ => "sd",
-    };
-    let mut letters = String::new();
-    let mut rest = index;
-    loop {
-        letters.insert(0, char::from(b'a' + u8::try_from(rest % 26).unwrap_or_default()));
-        match rest / 26 {
-            0 => break,
-            more => rest = more - 1,
-        }
-    }
-    format!("{prefix}{letters}")
 }
 
 /// The bus of a disk.
@@ -56,10 +40,18 @@ pub fn disks(vmi: &Value, volumes: &Volumes, handle: &dyn Fn(&str) -> Option<Str
         let Some(volume) = volume.filter(|volume| !is_hotplugged(volume)) else { continue };
         let bus = bus(disk);
         let counter = if bus == "virtio" { &mut virtio } else { &mut others };
-        let target = device(bus, *counter);
+        let target = Disk::device(bus, *counter);
         *counter += 1;
         let mut own = content(volume, volumes, handle);
+        let status = vmi.list("/status/volumeStatus").iter().find(|one| one["name"] == name);
+        // Of a device a guest sees all there is, however small the image on it.
+        if status.is_some_and(is_block)
+            && let Some(found) = volumes.get(&own.volume)
+        {
+            own.size = own.size.max(found.capacity);
+        }
         name.clone_into(&mut own.name);
+        bus.clone_into(&mut own.bus);
         own.target = target;
         if disk["disk"].is_object() {
             disk.text("/serial").clone_into(&mut own.serial);
@@ -68,6 +60,11 @@ pub fn disks(vmi: &Value, volumes: &Volumes, handle: &dyn Fn(&str) -> Option<Str
     }
     found.sort_by_key(|(order, _)| *order);
     found.into_iter().map(|(_, disk)| disk).collect()
+}
+
+/// Whether what is told of a volume says that it is a device.
+pub fn is_block(status: &Value) -> bool {
+    status["persistentVolumeClaimInfo"]["volumeMode"] == "Block"
 }
 
 /// What is on a volume.
@@ -79,7 +76,7 @@ fn content(volume: &Value, volumes: &Volumes, handle: &dyn Fn(&str) -> Option<St
         return Disk { volume: handle, bootable: found.content.bootable, size, ..Disk::default() };
     }
     if volume["containerDisk"].is_object() {
-        return Disk { bootable: true, ..Disk::default() };
+        return Disk { bootable: true, size: CONTAINER_DISK, ..Disk::default() };
     }
     if let Some(empty) = volume.get("emptyDisk") {
         let size = u64::try_from(quantity::whole(&empty["capacity"])).unwrap_or_default();
@@ -171,15 +168,6 @@ mod tests {
     use crate::world::volumes::Content;
 
     #[test]
-    fn devices_are_counted_in_letters() {
-        assert_eq!(
-            [0, 25, 26, 27, 701, 702].map(|index| device("virtio", index)),
-            ["vda", "vdz", "vdaa", "vdab", "vdzz", "vdaaa"]
-        );
-        assert_eq!(device("sata", 0), "sda");
-    }
-
-    #[test]
     fn disks_have_targets_by_bus_and_are_tried_in_order() {
         let volumes = Volumes::default();
         volumes.make("h", 100);
@@ -207,6 +195,11 @@ mod tests {
             seen,
             [("root", "vdb", true, 50), ("init", "sda", false, SMALL), ("data", "vda", false, 1024)]
         );
+        let mut on_device = vmi.clone();
+        let status = json!([{"name": "root", "persistentVolumeClaimInfo": {"volumeMode": "Block"}}]);
+        on_device.set("/status/volumeStatus", status);
+        let disks = super::disks(&on_device, &volumes, &|_| Some("h".to_owned()));
+        assert_eq!(disks[0].size, 100, "all of the device");
         assert_eq!((disks[0].serial.as_str(), disks[0].volume.as_str()), ("S", "h"));
     }
 

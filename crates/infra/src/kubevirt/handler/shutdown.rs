@@ -37,7 +37,7 @@ enum Press {
 
 /// What is due at a moment of a shutdown, with so much time for the guest.
 fn due(shutdown: Shutdown, grace: Duration, now: Instant) -> Press {
-    let left = (shutdown.since + grace).saturating_duration_since(now);
+    let left = grace.saturating_sub(now.saturating_duration_since(shutdown.since));
     if left.is_zero() {
         return Press::Plug;
     }

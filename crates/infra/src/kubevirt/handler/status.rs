@@ -1,13 +1,12 @@
 //! What virt-handler says of an instance. Everything here is pure.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::plan::specified_interfaces;
-use crate::kubevirt::instance::{claim_of, guest_memory, set_phase};
+use crate::kubevirt::instance::{claim_of, guest_memory, phase, set_phase};
 use crate::kubevirt::vmi::networks::{is_primary, network_of, pod_interface};
 use crate::kubevirt::vmi::resources;
+use crate::kubevirt::vmi::status::Find;
 use crate::object::{Condition, Object as _, drop_condition};
 use crate::quantity;
 use crate::world::machine::{Agent, Interface, Plan, State};
@@ -26,14 +25,25 @@ pub struct Facts<'a> {
     /// Whether what was added to it while it ran has reached the guest.
     pub settled: bool,
     /// Finds a claim by its name.
-    pub claim: &'a (dyn Fn(&str) -> Option<Arc<Value>> + Sync),
+    pub claim: Find<'a>,
     /// The time.
     pub now: &'a str,
 }
 
-/// Brings the status of an instance whose machine runs up to date.
+/// Says what a handler knows of an instance before its machine runs: whether it could be moved. False if it was said.
+pub fn accepted(vmi: &mut Value, claim: Find<'_>, now: &str) -> bool {
+    if !vmi.condition("LiveMigratable").is_null() {
+        return false;
+    }
+    migratable(vmi, claim, now);
+    true
+}
+
+/// Brings the status of an instance whose machine runs up to date. What an agent tells comes after it was said that the
+/// machine runs: nobody who watches sees both at once, however fast the guest is.
 pub fn running(vmi: &mut Value, facts: &Facts<'_>) {
     let spec = vmi.at("/spec").clone();
+    let facts = &Facts { agent: facts.agent.filter(|_| phase(vmi) == "Running"), ..*facts };
     set_phase(vmi, "Running", facts.now);
     drop_condition(vmi, "Synchronized");
     shape(vmi, &spec, facts.settled);
@@ -44,7 +54,7 @@ pub fn running(vmi: &mut Value, facts: &Facts<'_>) {
     volumes(vmi, facts.plan);
     paused(vmi, *facts.state == State::Paused, facts.now);
     agent(vmi, facts);
-    migratable(vmi, facts);
+    migratable(vmi, facts.claim, facts.now);
 }
 
 /// Takes back what only a running machine has.
@@ -52,6 +62,10 @@ pub fn ended(vmi: &mut Value, phase: &str, now: &str) {
     set_phase(vmi, phase, now);
     for kind in ["AgentConnected", "Paused"] {
         drop_condition(vmi, kind);
+    }
+    if vmi.condition_holds("Ready") {
+        Condition::new("Ready", false, "GuestNotRunning", "Guest VM is not reported as running")
+            .put(vmi, now);
     }
     vmi.unset("/status/guestOSInfo");
 }
@@ -100,6 +114,11 @@ fn interfaces(vmi: &Value, facts: &Facts<'_>) -> Vec<Value> {
     entries
 }
 
+/// Whether the link of an interface is to be down.
+pub(super) fn is_down(vmi: &Value, name: &str) -> bool {
+    specified_interfaces(vmi).iter().any(|one| one["name"] == name && one["state"] == "down")
+}
+
 /// What is told of an interface of the specification.
 fn entry(vmi: &Value, interface: &Interface, seen: &[(String, String, Vec<std::net::IpAddr>)]) -> Value {
     let primary = interface.network.is_empty();
@@ -111,8 +130,7 @@ fn entry(vmi: &Value, interface: &Interface, seen: &[(String, String, Vec<std::n
     if !primary {
         sources.push("multus-status");
     }
-    let down =
-        specified_interfaces(vmi).iter().any(|one| one["name"] == interface.name && one["state"] == "down");
+    let down = is_down(vmi, &interface.name);
     let mut entry = json!({
         "name": interface.name, "mac": interface.mac, "infoSource": sources.join(", "), "queueCount": 1,
         "podInterfaceName": if primary { "eth0".to_owned() } else { pod_interface(&interface.name) },
@@ -143,8 +161,16 @@ fn volumes(vmi: &mut Value, plan: &Plan) {
     for entry in entries.iter_mut().filter(|entry| !entry["hotplugVolume"].is_object()) {
         let Some(disk) = plan.disks.iter().find(|disk| entry["name"] == disk.name) else { continue };
         entry["target"] = disk.target.as_str().into();
-        if disk.size > 0 {
-            entry["size"] = disk.size.into();
+        // A device that grew is larger at once; a file stays as large as it was made.
+        let device = if super::plan::is_block(entry) {
+            let capacity = quantity::whole(entry.at("/persistentVolumeClaimInfo/capacity/storage"));
+            u64::try_from(capacity).unwrap_or_default()
+        } else {
+            0
+        };
+        let size = disk.size.max(device);
+        if size > 0 {
+            entry["size"] = size.into();
         }
     }
 }
@@ -171,8 +197,8 @@ fn agent(vmi: &mut Value, facts: &Facts<'_>) {
 /// Why something cannot be moved: in one word, and in words.
 type Obstacle = (&'static str, String);
 
-fn migratable(vmi: &mut Value, facts: &Facts<'_>) {
-    let disks = disk_obstacle(vmi, facts);
+fn migratable(vmi: &mut Value, claim: Find<'_>, now: &str) {
+    let disks = disk_obstacle(vmi, claim);
     let others = interface_obstacle(vmi).or_else(|| device_obstacle(vmi));
     let block = !vmi.list("/spec/volumes").iter().all(|volume| claim_of(volume).is_some());
     vmi.set(
@@ -185,14 +211,14 @@ fn migratable(vmi: &mut Value, facts: &Facts<'_>) {
         ("StorageLiveMigratable", others),
     ] {
         match obstacle {
-            Some((reason, message)) => Condition::new(kind, false, reason, &message).put(vmi, facts.now),
-            None => Condition::new(kind, true, "", "").put(vmi, facts.now),
+            Some((reason, message)) => Condition::new(kind, false, reason, &message).put(vmi, now),
+            None => Condition::new(kind, true, "", "").put(vmi, now),
         };
     }
 }
 
 /// Claims that only one host can have keep a machine where it is.
-fn disk_obstacle(vmi: &Value, facts: &Facts<'_>) -> Option<Obstacle> {
+fn disk_obstacle(vmi: &Value, claim: Find<'_>) -> Option<Obstacle> {
     for volume in vmi.list("/spec/volumes") {
         if volume["hostDisk"].is_object() && !volume.flag("/hostDisk/shared") {
             return Some((
@@ -201,7 +227,7 @@ fn disk_obstacle(vmi: &Value, facts: &Facts<'_>) -> Option<Obstacle> {
             ));
         }
         let Some(name) = claim_of(volume) else { continue };
-        let modes = (facts.claim)(name).map(|claim| claim["spec"]["accessModes"].clone()).unwrap_or_default();
+        let modes = claim(name).map(|claim| claim["spec"]["accessModes"].clone()).unwrap_or_default();
         let shared = modes.as_array().is_some_and(|modes| modes.iter().any(|mode| mode == "ReadWriteMany"));
         if !shared {
             let message = format!(
@@ -245,6 +271,8 @@ fn device_obstacle(vmi: &Value) -> Option<Obstacle> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::world::machine::{Disk, Drive, Place};
 
@@ -302,8 +330,25 @@ mod tests {
             claim: &|_| Some(Arc::clone(&claim)),
             now: "1",
         };
+        // Each step is a write of its own: first that it could be moved, then that it runs, then what its agent tells.
+        assert!(accepted(&mut vmi, facts.claim, "1") && !accepted(&mut vmi, facts.claim, "1"));
+        assert!(vmi.at("/status/phase").is_null());
+        running(&mut vmi, &facts);
+        assert!(vmi.condition("AgentConnected").is_null());
         running(&mut vmi, &facts);
         vmi
+    }
+
+    #[test]
+    fn a_device_is_as_large_as_its_claim() {
+        let mut vmi = vmi();
+        let info = json!({"volumeMode": "Block", "capacity": {"storage": "2Ki"}});
+        vmi.set("/status/volumeStatus", json!([{"name": "root", "persistentVolumeClaimInfo": info}]));
+        volumes(&mut vmi, &plan());
+        assert_eq!(vmi.number("/status/volumeStatus/0/size"), Some(2048));
+        vmi.set("/status/volumeStatus/0/persistentVolumeClaimInfo/volumeMode", "Filesystem".into());
+        volumes(&mut vmi, &plan());
+        assert_eq!(vmi.number("/status/volumeStatus/0/size"), Some(7));
     }
 
     #[test]
@@ -366,7 +411,9 @@ mod tests {
     #[test]
     fn the_end_takes_back_what_only_runs() {
         let mut vmi = told(&State::Paused, None, &json!(["ReadWriteMany"]));
+        Condition::new("Ready", true, "", "").put(&mut vmi, "1");
         ended(&mut vmi, "Succeeded", "2");
+        assert_eq!(vmi.condition("Ready")["reason"], "GuestNotRunning");
         assert!(vmi.condition("Paused").is_null() && vmi.at("/status/guestOSInfo").is_null());
         assert_eq!(vmi.text("/status/phaseTransitionTimestamps/1/phase"), "Succeeded");
     }

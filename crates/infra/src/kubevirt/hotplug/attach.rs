@@ -10,9 +10,9 @@ use crate::client::{Client, Identity};
 use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
-use crate::kinds::{DATA_VOLUME, POD, PVC, STORAGE_CLASS, VMI};
+use crate::kinds::{CDI_CONFIG, DATA_VOLUME, POD, PVC, STORAGE_CLASS, VMI};
 use crate::kubevirt::names::{COMPONENT_LABEL, CREATED_BY_LABEL};
-use crate::kubevirt::vmi::volumes::claim_info;
+use crate::kubevirt::vmi::volumes::{claim_info, overhead};
 use crate::object::{Key, Object as _};
 
 /// A volume an instance wants, and what there is of it.
@@ -21,6 +21,8 @@ struct Wish {
     volume: Value,
     /// The claim, if it is there.
     claim: Option<Arc<Value>>,
+    /// The share of a file system of its class that is not there for files.
+    overhead: String,
     /// Whether the data volume behind it, if there is one, has its data.
     filled: bool,
     /// Whether the claim is only bound once somebody uses it.
@@ -94,9 +96,10 @@ fn status_of_wish(vmi: &Value, wish: &Wish, pods: &[Arc<Value>]) -> Value {
         status["hotplugVolume"] = json!({});
     }
     if let Some(claim) = &wish.claim {
-        status["persistentVolumeClaimInfo"] = claim_info(claim.name(), claim);
+        status["persistentVolumeClaimInfo"] = claim_info(claim.name(), claim, &wish.overhead);
     }
-    let before = status.text("/phase").to_owned();
+    // Neither at the host nor in the machine, so far or again.
+    let is_outside = matches!(status.text("/phase"), "" | "Pending" | "Bound" | "UnMountedFromPod");
     match holder(pods, name).filter(|pod| !pod.is_deleting()) {
         Some(pod) => {
             status["hotplugVolume"]["attachPodName"] = pod.name().into();
@@ -105,12 +108,12 @@ fn status_of_wish(vmi: &Value, wish: &Wish, pods: &[Arc<Value>]) -> Value {
             } else {
                 status.unset("/hotplugVolume/attachPodUID");
             }
-            if matches!(before.as_str(), "" | "Pending" | "Bound") {
+            if is_outside {
                 let message = format!("Created hotplug attachment pod {}, for volume {name}", pod.name());
                 set_phase(&mut status, "AttachedToNode", "SuccessfulCreate", &message);
             }
         }
-        None if matches!(before.as_str(), "" | "Pending" | "Bound") => {
+        None if is_outside => {
             let (phase, reason, message) = wish.phase();
             set_phase(&mut status, phase, reason, &message);
         }
@@ -209,6 +212,13 @@ fn launcher(pods: &[Arc<Value>], vmi: &Value) -> Option<Arc<Value>> {
     pods.iter().filter(runs).max_by_key(|pod| pod.version()).cloned()
 }
 
+/// The launchers of an instance beside which nothing is to be held any more: those that have ended, and all once the
+/// instance has. A migration leaves such a launcher behind, and so does a host that came back.
+fn abandoned<'p>(vmi: &Value, launchers: &'p [Arc<Value>]) -> impl Iterator<Item = &'p Arc<Value>> {
+    let over = vmi.is_over();
+    launchers.iter().filter(move |launcher| over || launcher.is_over())
+}
+
 /// Makes pods for volumes.
 #[derive(Debug)]
 pub(super) struct Attach {
@@ -233,7 +243,9 @@ impl Attach {
         let class = self.client.cache(&STORAGE_CLASS).get(&Key::cluster(class));
         let waits_for_consumer =
             class.is_some_and(|class| class.text("/volumeBindingMode") == "WaitForFirstConsumer");
-        Wish { volume: volume.clone(), claim, filled, waits_for_consumer }
+        let config = self.client.cache(&CDI_CONFIG).get(&Key::cluster("config")).unwrap_or_default();
+        let overhead = overhead(&config, claim.as_deref().unwrap_or(&Value::Null)).to_owned();
+        Wish { volume: volume.clone(), claim, overhead, filled, waits_for_consumer }
     }
 
     async fn take(&self, vmi: &Value, launcher: &Value, wishes: &[Wish], step: Step) -> Looked {
@@ -310,20 +322,29 @@ impl Controller for Attach {
             }),
             Watch::mapped(&self.client.cache(&PVC), users.clone()),
             Watch::mapped(&self.client.cache(&DATA_VOLUME), users),
-            Watch::mapped(&self.client.cache(&STORAGE_CLASS), |_| Vec::new()),
+            Watch::known(&self.client.cache(&STORAGE_CLASS)),
         ]
     }
 
     async fn look(&self, key: &Key) -> Looked {
         let Some(vmi) = self.client.cache(&VMI).get(key) else { return Ok(Next::Done) };
+        let cache = self.client.cache(&POD);
+        let launchers = cache.controlled_by(vmi.uid());
+        for launcher in abandoned(&vmi, &launchers) {
+            let pods = cache.controlled_by(launcher.uid());
+            for pod in
+                pods.iter().filter(|pod| pod.label(COMPONENT_LABEL) == pods::HOTPLUG && !pod.is_deleting())
+            {
+                self.client.delete(&POD, &Key::of(pod), pod.uid()).await?;
+            }
+        }
         if vmi.text("/status/phase") != "Running" || vmi.is_deleting() {
             return Ok(Next::Done);
         }
         if wanted(&vmi).next().is_none() && statuses(&vmi).next().is_none() {
             return Ok(Next::Done);
         }
-        let cache = self.client.cache(&POD);
-        let Some(launcher) = launcher(&cache.controlled_by(vmi.uid()), &vmi) else { return Ok(Next::Done) };
+        let Some(launcher) = launcher(&launchers, &vmi) else { return Ok(Next::Done) };
         let mut pods = cache.controlled_by(launcher.uid());
         pods.sort_by_key(|pod| (pod.text("/metadata/creationTimestamp").to_owned(), pod.version()));
         let wishes: Vec<Wish> = wanted(&vmi).map(|volume| self.wish(&vmi, volume)).collect();
@@ -348,6 +369,7 @@ mod tests {
         let claim = json!({"metadata": {"name": "c"}, "spec": {}, "status": {"phase": phase}});
         wanted(vmi)
             .map(|volume| Wish {
+                overhead: "0.06".to_owned(),
                 volume: volume.clone(),
                 claim: (!phase.is_empty()).then(|| Arc::new(claim.clone())),
                 filled: true,
@@ -417,6 +439,20 @@ mod tests {
         let moved = said(&attached, next(&attached, &wishes(&start, "Bound"), &two));
         let retired = next(&moved, &wishes(&start, "Bound"), &two);
         assert_eq!(retired, Step::Retire(vec![Key::cluster("one")]));
+    }
+
+    #[test]
+    fn nothing_is_held_beside_a_launcher_that_has_ended() {
+        let launcher = |name: &str, phase: &str| {
+            Arc::new(json!({"metadata": {"name": name}, "status": {"phase": phase}}))
+        };
+        let launchers = [launcher("source", "Succeeded"), launcher("target", "Running")];
+        let names = |phase: &str| -> Vec<String> {
+            let vmi = json!({"status": {"phase": phase}});
+            abandoned(&vmi, &launchers).map(|pod| pod.name().to_owned()).collect()
+        };
+        assert_eq!(names("Running"), ["source"]);
+        assert_eq!(names("Failed"), ["source", "target"]);
     }
 
     #[test]

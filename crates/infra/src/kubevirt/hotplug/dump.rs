@@ -1,17 +1,13 @@
 //! Dumps of a machine's memory onto a claim: asked for in the machine's status, carried out step by step.
 
-use std::collections::HashMap;
-
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::client::{Client, Identity};
 use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::kinds::{VM, VMI};
 use crate::object::{Key, Object as _};
-use crate::stages::Effect;
+use crate::waits::{Waited, Waits};
 
 /// What a request becomes next; null where it is over with. `failed` says why the dump could not be made.
 fn next(request: &Value, runs: bool, now: &str, name: &str, failed: Option<&str>) -> Option<Value> {
@@ -45,7 +41,8 @@ fn next(request: &Value, runs: bool, now: &str, name: &str, failed: Option<&str>
 pub(super) struct Dump {
     context: Context,
     client: Client,
-    due: Mutex<HashMap<String, (Instant, Effect)>>,
+    /// By the uid of the machine.
+    waits: Waits,
 }
 
 impl Dump {
@@ -53,7 +50,7 @@ impl Dump {
         Self {
             context: context.clone(),
             client: context.client(Identity::VIRT_CONTROLLER),
-            due: Mutex::default(),
+            waits: Waits::new(&context.stages),
         }
     }
 }
@@ -66,28 +63,24 @@ impl Controller for Dump {
     }
 
     async fn look(&self, key: &Key) -> Looked {
-        let Some(vm) = self.client.cache(&VM).get(key) else { return Ok(Next::Done) };
+        let Some(vm) = self.client.cache(&VM).get(key) else {
+            let there = self.client.cache(&VM).list("");
+            self.waits.keep(|uid| there.iter().any(|vm| vm.uid() == uid));
+            return Ok(Next::Done);
+        };
         let request = vm.at("/status/memoryDumpRequest");
         if !request.is_object() {
             return Ok(Next::Done);
         }
         let mut failed = None;
         if request.text("/phase") == "InProgress" {
-            let mut due = self.due.lock();
-            let (at, effect) = due.entry(vm.uid().to_owned()).or_insert_with(|| {
-                let outcome = self.context.stages.outcome("memory.dump", &vm, 0);
-                (Instant::now() + outcome.after, outcome.effect)
-            });
-            let left = at.saturating_duration_since(Instant::now());
-            if !left.is_zero() {
-                return Ok(Next::After(left));
+            match self.waits.ask(vm.uid(), "memory.dump", &vm) {
+                Waited::Passed => {}
+                Waited::NotYet(wait) => return Ok(Next::After(wait)),
+                Waited::Failed(message) => failed = Some(message),
             }
-            match effect.clone() {
-                Effect::Pass => {}
-                Effect::Hang => return Ok(Next::Done),
-                Effect::Fail(message) => failed = Some(message),
-            }
-            due.remove(vm.uid());
+        } else {
+            self.waits.forget(vm.uid());
         }
         let vmi = self.client.cache(&VMI).get(key);
         let runs = vmi.is_some_and(|vmi| vmi.text("/status/phase") == "Running");

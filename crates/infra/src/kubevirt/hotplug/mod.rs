@@ -1,7 +1,7 @@
 //! Volumes that come and go while a machine runs.
 //!
-//! Three hands take part, each a client of its own: one passes what a machine's template says on to its running
-//! instance; virt-controller makes pods that hold the volumes on the instance's host; virt-handler mounts what such a
+//! Three hands take part, each a client of its own: the controller of machines passes what a template says on to the
+//! running instance; virt-controller makes pods that hold the volumes on the instance's host; virt-handler mounts what such a
 //! pod holds and plugs it into the machine. What they tell each other is in the instance's `status.volumeStatus`.
 
 mod attach;
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 pub use sync::sync_spec;
 
+use super::instance::{self, is_hotpluggable};
 use crate::context::{Context, Tasks};
 use crate::object::Object as _;
 
 /// Starts the controllers.
 pub fn start(context: &Context, tasks: &mut Tasks) {
-    tasks.control(sync::Follow::new(context));
     tasks.control(attach::Attach::new(context));
     tasks.control(mount::Mount::new(context));
     tasks.control(dump::Dump::new(context));
@@ -47,17 +47,9 @@ pub fn holder_beside(vmi: &Value, launcher: &Value, is_block: impl Fn(&str) -> b
     (!plugged.is_empty()).then(|| pods::attachment(vmi, launcher, &plugged))
 }
 
-/// Whether a volume may come and go while the machine runs.
-pub fn is_hotpluggable(volume: &Value) -> bool {
-    volume.flag("/persistentVolumeClaim/hotpluggable") || volume.flag("/dataVolume/hotpluggable")
-}
-
-/// The claim behind a volume; empty for volumes without one. A data volume and its claim have one name.
+/// The claim behind a volume; empty for volumes without one.
 fn claim_of(volume: &Value) -> &str {
-    match volume.text("/dataVolume/name") {
-        "" => volume.text("/persistentVolumeClaim/claimName"),
-        name => name,
-    }
+    instance::claim_of(volume).unwrap_or_default()
 }
 
 /// The volumes of an instance that may come and go.

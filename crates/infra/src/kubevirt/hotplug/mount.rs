@@ -1,12 +1,9 @@
 //! virt-handler's part: mounting what a pod holds, and plugging it into the machine.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{claim_of, set_phase, statuses, with_statuses};
 use crate::client::{Client, Identity};
@@ -15,8 +12,8 @@ use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
 use crate::kinds::{PV, PVC, VMI};
 use crate::object::{Key, Object as _};
-use crate::stages::Effect;
-use crate::world::machine::{Command, Disk, Machine};
+use crate::waits::{Waited, Waits};
+use crate::world::machine::{Command, Disk, Machine, State};
 
 /// How often a machine is asked whether a disk is there.
 const POLL: Duration = Duration::from_millis(100);
@@ -45,7 +42,10 @@ fn next(status: &Value, is_wanted: bool, disk: Option<&Disk>) -> Step {
     match (is_wanted, disk) {
         (true, None) => match phase {
             "AttachedToNode" if !status.text("/hotplugVolume/attachPodUID").is_empty() => Step::Mount,
-            "MountedToPod" => Step::Plug,
+            // What is said to be there and is not was lost with the world below the API: it is plugged in again.
+            "MountedToPod" | "Ready" => Step::Plug,
+            // It was being taken out when it was wanted again: it is out first, and comes anew.
+            "Detaching" => Step::Unmounted,
             _ => Step::Nothing,
         },
         (true, Some(disk)) if phase != "Ready" || status.text("/target") != disk.target => {
@@ -58,33 +58,6 @@ fn next(status: &Value, is_wanted: bool, disk: Option<&Disk>) -> Step {
     }
 }
 
-/// The first free place in the guest on a bus.
-fn target(bus: &str, taken: &[Disk]) -> String {
-    let prefix = if bus == "virtio" { "vd" } else { "sd" };
-    let mut names = (0..).map(|number| format!("{prefix}{}", letters(number)));
-    // There are more names than disks.
-    names.find(|name| !taken.iter().any(|disk| disk.target == *name)).unwrap_or_default()
-}
-
-/// `a`, `b`, …, `z`, `aa`, …
-fn letters(mut number: u32) -> String {
-    let mut text = String::new();
-    loop {
-        text.insert(0, char::from(b'a' + u8::try_from(number % 26).unwrap_or_default()));
-        if number < 26 {
-            return text;
-        }
-        number = number / 26 - 1;
-    }
-}
-
-/// When a stage of a volume is over, and how.
-#[derive(Debug, Clone)]
-struct Due {
-    at: Instant,
-    effect: Effect,
-}
-
 /// Mounts and plugs volumes.
 #[derive(Debug)]
 pub(super) struct Mount {
@@ -92,8 +65,7 @@ pub(super) struct Mount {
     client: Client,
     recorder: Recorder,
     /// By instance, volume and stage.
-    due: Mutex<HashMap<(String, String, &'static str), Due>>,
-    attempts: Mutex<HashMap<(String, String), u64>>,
+    waits: Waits,
 }
 
 impl Mount {
@@ -102,52 +74,31 @@ impl Mount {
             context: context.clone(),
             client: context.client(Identity::VIRT_HANDLER),
             recorder: context.recorder(Identity::VIRT_HANDLER),
-            due: Mutex::default(),
-            attempts: Mutex::default(),
+            waits: Waits::new(&context.stages),
         }
     }
 
-    /// Passes a stage: nothing when it is passed, else how long to wait, or why it failed.
-    fn pass(&self, stage: &'static str, vmi: &Value, name: &str) -> Result<Option<Duration>, String> {
-        let place = (vmi.uid().to_owned(), name.to_owned(), stage);
-        let attempt = *self.attempts.lock().entry((vmi.uid().to_owned(), name.to_owned())).or_default();
-        let mut table = self.due.lock();
-        let due = table.entry(place.clone()).or_insert_with(|| {
-            let mut about =
-                json!({"metadata": vmi["metadata"], "spec": vmi["spec"], "volume": {"name": name}});
-            about.set("/metadata/uid", format!("{}/{name}", vmi.uid()).into());
-            let outcome = self.context.stages.outcome(stage, &about, attempt);
-            Due { at: Instant::now() + outcome.after, effect: outcome.effect }
-        });
-        let left = due.at.saturating_duration_since(Instant::now());
-        if !left.is_zero() {
-            return Ok(Some(left));
-        }
-        let effect = due.effect.clone();
-        table.remove(&place);
-        drop(table);
-        match effect {
-            Effect::Pass => Ok(None),
-            Effect::Hang => Ok(Some(AGAIN)),
-            Effect::Fail(message) => {
-                *self.attempts.lock().entry((place.0, place.1)).or_default() += 1;
-                Err(message)
-            }
+    /// Passes a stage of a volume: how long to wait, if that is to be done, or why it failed.
+    fn pass(&self, stage: &str, vmi: &Value, name: &str) -> Result<Option<Duration>, String> {
+        let mut about = json!({"metadata": vmi["metadata"], "spec": vmi["spec"], "volume": {"name": name}});
+        about.set("/metadata/uid", format!("{}/{name}", vmi.uid()).into());
+        match self.waits.pass(&format!("{}/{name}/{stage}", vmi.uid()), stage, &about) {
+            Waited::Passed => Ok(None),
+            Waited::NotYet(wait) => Ok(Some(wait)),
+            Waited::Failed(message) => Err(message),
         }
     }
 
-    /// Forgets what was kept for an instance that is gone.
-    fn forget(&self, key: &Key) {
-        let gone = |uid: &str| {
-            let instances = self.client.cache(&VMI);
-            !instances.list(&key.namespace).iter().any(|vmi| vmi.uid() == uid)
-        };
-        self.due.lock().retain(|(uid, ..), _| !gone(uid));
-        self.attempts.lock().retain(|(uid, _), _| !gone(uid));
+    /// Forgets what was kept for instances that are gone.
+    fn forget(&self) {
+        let there = self.client.cache(&VMI).list("");
+        self.waits
+            .keep(|id| id.split('/').next().is_some_and(|uid| there.iter().any(|vmi| vmi.uid() == uid)));
     }
 
     /// The disk for a volume.
-    fn disk(&self, vmi: &Value, name: &str, machine: &Machine) -> Disk {
+    fn disk(&self, vmi: &Value, status: &Value) -> Disk {
+        let name = status.text("/name");
         let find = |list: &'static str| vmi.list(list).iter().find(|one| one["name"] == name);
         let (volume, disk) = (find("/spec/volumes"), find("/spec/domain/devices/disks"));
         let disk = disk.cloned().unwrap_or_default();
@@ -164,7 +115,8 @@ impl Mount {
         };
         Disk {
             name: name.to_owned(),
-            target: target(bus, &machine.plan().disks),
+            bus: bus.to_owned(),
+            target: status.text("/target").to_owned(),
             serial: disk.text("/serial").to_owned(),
             volume: handle,
             bootable: content.content.bootable,
@@ -201,16 +153,13 @@ impl Mount {
                 }
             },
             Step::Plug => {
-                let disk = self.disk(vmi, &name, machine);
-                if !machine.plan().disks.iter().any(|there| there.name == name)
-                    && self.first_time(vmi, &name, "plug")
-                {
-                    machine.command(Command::Attach(disk));
+                // A machine that is being started obeys once it runs. It may be asked twice.
+                if *machine.state().borrow() != State::Starting {
+                    machine.command(Command::Attach(self.disk(vmi, status)));
                 }
                 return (Some(POLL), None);
             }
             Step::Ready(target) => {
-                self.done(vmi, &name, "plug");
                 let size = machine.plan().disks.iter().find(|disk| disk.name == name).map(|disk| disk.size);
                 new["target"] = target.into();
                 if let Some(size) = size.filter(|size| *size > 0) {
@@ -239,16 +188,6 @@ impl Mount {
         }
         (None, Some(new))
     }
-
-    /// Whether something is done for the first time.
-    fn first_time(&self, vmi: &Value, name: &str, what: &'static str) -> bool {
-        let place = (vmi.uid().to_owned(), name.to_owned(), what);
-        self.due.lock().insert(place, Due { at: Instant::now(), effect: Effect::Pass }).is_none()
-    }
-
-    fn done(&self, vmi: &Value, name: &str, what: &'static str) {
-        self.due.lock().remove(&(vmi.uid().to_owned(), name.to_owned(), what));
-    }
 }
 
 impl Controller for Mount {
@@ -257,14 +196,14 @@ impl Controller for Mount {
     fn watches(&self) -> Vec<Watch> {
         vec![
             Watch::each(&self.client.cache(&VMI)),
-            Watch::mapped(&self.client.cache(&PVC), |_| Vec::new()),
-            Watch::mapped(&self.client.cache(&PV), |_| Vec::new()),
+            Watch::known(&self.client.cache(&PVC)),
+            Watch::known(&self.client.cache(&PV)),
         ]
     }
 
     async fn look(&self, key: &Key) -> Looked {
         let Some(vmi) = self.client.cache(&VMI).get(key) else {
-            self.forget(key);
+            self.forget();
             return Ok(Next::Done);
         };
         if vmi.text("/status/phase") != "Running" || statuses(&vmi).next().is_none() {
@@ -304,15 +243,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_in_the_guest_are_taken_in_order() {
-        let taken = |target: &str| Disk { target: target.to_owned(), ..Disk::default() };
-        assert_eq!(target("virtio", &[taken("vda"), taken("vdb")]), "vdc");
-        assert_eq!(target("scsi", &[taken("vda")]), "sda");
-        assert_eq!(target("scsi", &[taken("sda"), taken("sdc")]), "sdb");
-        assert_eq!((letters(25), letters(26), letters(27)), ("z".into(), "aa".into(), "ab".into()));
-    }
-
-    #[test]
     fn nothing_is_mounted_before_its_pod_has_it() {
         let status = |phase: &str, uid: &str| json!({"phase": phase, "hotplugVolume": {"attachPodUID": uid}});
         assert_eq!(next(&status("AttachedToNode", ""), true, None), Step::Nothing);
@@ -323,5 +253,12 @@ mod tests {
         assert_eq!(next(&status("Ready", "p"), false, Some(&disk)), Step::Pull);
         assert_eq!(next(&status("Detaching", "p"), false, None), Step::Unmounted);
         assert_eq!(next(&status("UnMountedFromPod", "p"), false, None), Step::Nothing);
+    }
+
+    #[test]
+    fn what_is_wanted_and_not_there_comes_again() {
+        let status = |phase: &str| json!({"phase": phase, "target": "sda"});
+        assert_eq!(next(&status("Ready"), true, None), Step::Plug);
+        assert_eq!(next(&status("Detaching"), true, None), Step::Unmounted);
     }
 }

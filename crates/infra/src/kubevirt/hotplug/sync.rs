@@ -1,13 +1,9 @@
-//! Passing volumes from a machine's template on to its running instance.
+//! Passing volumes from a machine's template on to its running instance, which the machine's controller does.
 
 use serde_json::{Value, json};
 
-use super::is_hotpluggable;
-use crate::client::{Client, Identity};
-use crate::context::Context;
-use crate::controller::{Controller, Looked, Next, Watch};
-use crate::kinds::{VM, VMI};
-use crate::object::{Key, Object as _};
+use crate::kubevirt::instance::is_hotpluggable;
+use crate::object::Object as _;
 
 /// The instance with the volumes that may come and go as its machine's template has them; nothing where it has them.
 pub fn sync_spec(vm: &Value, vmi: &Value) -> Option<Value> {
@@ -48,41 +44,6 @@ pub fn sync_spec(vm: &Value, vmi: &Value) -> Option<Value> {
         new.set("/spec/domain/devices/disks", disks.into());
     }
     (new != *vmi).then_some(new)
-}
-
-/// Makes instances follow their machines.
-#[derive(Debug)]
-pub(super) struct Follow {
-    client: Client,
-}
-
-impl Follow {
-    pub(super) fn new(context: &Context) -> Self {
-        Self { client: context.client(Identity::VIRT_CONTROLLER) }
-    }
-}
-
-impl Controller for Follow {
-    const NAME: &'static str = "hotplug-follow";
-
-    fn watches(&self) -> Vec<Watch> {
-        vec![Watch::each(&self.client.cache(&VM)), Watch::owners(&self.client.cache(&VMI), VM.kind)]
-    }
-
-    async fn look(&self, key: &Key) -> Looked {
-        let (Some(vm), Some(vmi)) = (self.client.cache(&VM).get(key), self.client.cache(&VMI).get(key))
-        else {
-            return Ok(Next::Done);
-        };
-        let runs = matches!(vmi.text("/status/phase"), "Running") && !vmi.is_deleting() && !vm.is_deleting();
-        if runs
-            && vmi.is_controlled_by(vm.uid())
-            && let Some(new) = sync_spec(&vm, &vmi)
-        {
-            self.client.replace(&VMI, &new).await?;
-        }
-        Ok(Next::Done)
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::decide::{self, Step, View};
 use super::{
-    EVACUATION_ANNOTATION, FINALIZER, PER_CLUSTER, PER_NODE, TARGET_LABEL, is_final, is_running, pods, policy,
+    EVACUATION_ANNOTATION, FINALIZER, PER_CLUSTER, PER_NODE, TARGET_LABEL, handle, is_final, is_running,
+    pods, policy,
 };
 use crate::client::{Client, Identity, Result};
 use crate::context::Context;
@@ -106,7 +107,7 @@ impl Control {
             pod.label(COMPONENT_LABEL) == "virt-launcher"
                 && pod.label(MIGRATION_LABEL) != migration.uid()
                 && pod.text("/spec/nodeName") == vmi.text("/status/nodeName")
-                && !pods::is_down(pod)
+                && !pod.is_over()
         };
         pods.into_iter().filter(runs).max_by_key(|pod| pod.version())
     }
@@ -206,13 +207,7 @@ impl Control {
             && vmi.text("/status/migrationState/migrationUid") == migration.uid()
             && !vmi.flag("/status/migrationState/completed")
         {
-            let mut new = vmi.clone();
-            let state = &mut new["status"]["migrationState"];
-            state["completed"] = true.into();
-            state["failed"] = true.into();
-            state["failureReason"] = message.into();
-            state["endTimestamp"] = self.context.clock.seconds().into();
-            new.unset(&format!("/metadata/labels/{}", crate::object::escaped(TARGET_LABEL)));
+            let new = handle::failed(vmi, message, &self.context.clock.seconds());
             self.client.replace(&VMI, &new).await?;
         }
         let written = self.set_phase(migration, "Failed").await?;
@@ -369,8 +364,8 @@ impl Controller for Control {
                     ("", name) | (name, _) => of_pod(Key::new(pod.namespace(), name)),
                 }
             }),
-            Watch::mapped(&self.client.cache(&NAMESPACE), |_| Vec::new()),
-            Watch::mapped(&self.client.cache(&PVC), |_| Vec::new()),
+            Watch::known(&self.client.cache(&NAMESPACE)),
+            Watch::known(&self.client.cache(&PVC)),
         ]
     }
 

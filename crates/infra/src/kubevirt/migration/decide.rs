@@ -67,7 +67,7 @@ pub(super) fn next(view: &View<'_>) -> Step {
     let Some(vmi) = view.vmi else {
         return fail("FailedMigration", "Migration failed because VMI does not exist.");
     };
-    if matches!(vmi.text("/status/phase"), "Succeeded" | "Failed") || vmi.is_deleting() {
+    if vmi.is_over() || vmi.is_deleting() {
         return fail("FailedMigration", "Migration failed because VMI shutdown during migration.");
     }
     if is_handed_over(view) && vmi.flag("/status/migrationState/completed") {
@@ -85,7 +85,7 @@ pub(super) fn next(view: &View<'_>) -> Step {
     if !matches!(migration.text("/status/phase"), "" | "Pending") {
         match view.pod {
             None => return fail("FailedMigration", "Migration failed because target pod does not exist"),
-            Some(pod) if pods::is_down(pod) || pod.is_deleting() => {
+            Some(pod) if pod.is_over() || pod.is_deleting() => {
                 return fail(
                     "FailedMigration",
                     "Migration failed because target pod shutdown during migration",
@@ -157,7 +157,7 @@ fn late(pod: &Value, vmi: &Value, now: Timestamp) -> Step {
 /// What is left to do when a migration is over.
 fn wind_up(view: &View<'_>) -> Step {
     let failed = view.migration.text("/status/phase") == "Failed";
-    if failed && view.pod.is_some_and(|pod| !pod.is_deleting() && !pods::is_down(pod)) {
+    if failed && view.pod.is_some_and(|pod| !pod.is_deleting() && !pod.is_over()) {
         return Step::DropPod;
     }
     if view.migration.has_finalizer(FINALIZER) { Step::Release } else { Step::Nothing }

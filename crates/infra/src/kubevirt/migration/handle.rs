@@ -1,26 +1,25 @@
 //! virt-handler's part: the target prepares, the source copies, the machine goes on at the target.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::Instant;
 
-use super::TARGET_LABEL;
+use super::{TARGET_LABEL, policy};
 use crate::client::{Client, Identity, Result};
 use crate::context::Context;
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
 use crate::kinds::{NODE, POD, VMI};
+use crate::kubevirt::handler::plan;
 use crate::kubevirt::names::NODE_NAME_LABEL;
 use crate::object::{Key, Object as _, drop_condition, escaped};
-use crate::stages::Effect;
+use crate::waits::{Waited, Waits};
 use crate::world::machine::{Command, Interface, Place};
 
-/// How long to wait for a host that is not heard, or a stage that hangs.
+/// How long to wait for a host that is not heard, and how often the hosts of a copy are looked at.
 const AGAIN: Duration = Duration::from_secs(1);
+/// What a source is told by its libvirt when the target does not answer any more.
+const TARGET_LOST: &str = "internal error: client socket is closed";
 /// The ports a target listens at.
 const PORTS: [u16; 2] = [49152, 49153];
 
@@ -62,16 +61,20 @@ fn next(vmi: &Value) -> Step {
     }
 }
 
-/// The interfaces of a machine at a pod with these addresses: those on the pod network have its addresses now.
-fn moved(interfaces: Vec<Interface>, addresses: &[IpAddr]) -> Vec<Interface> {
+/// The interfaces of a machine at another pod, which would give it those in `there`. One on the pod network has other
+/// addresses now; one on a network it was on before keeps what the guest knows; others came, or are gone.
+fn moved(before: &[Interface], there: Vec<Interface>) -> Vec<Interface> {
     let elsewhere = |interface: Interface| {
-        if interface.network.is_empty() {
-            Interface { addresses: addresses.to_vec(), ..interface }
-        } else {
-            interface
+        let same = |old: &&Interface| old.name == interface.name && old.network == interface.network;
+        match before.iter().find(same) {
+            Some(old) if old.network.is_empty() => {
+                Interface { addresses: interface.addresses, ..old.clone() }
+            }
+            Some(old) => old.clone(),
+            None => interface,
         }
     };
-    interfaces.into_iter().map(elsewhere).collect()
+    there.into_iter().map(elsewhere).collect()
 }
 
 /// The instance after its machine has arrived in a pod.
@@ -103,7 +106,7 @@ fn arrived(vmi: &Value, pod: &Value, now: &str) -> Value {
 }
 
 /// The instance after a migration that came to nothing.
-fn failed(vmi: &Value, reason: &str, now: &str) -> Value {
+pub(super) fn failed(vmi: &Value, reason: &str, now: &str) -> Value {
     let mut new = vmi.clone();
     new.unset(&format!("/metadata/labels/{}", escaped(TARGET_LABEL)));
     let state = &mut new["status"]["migrationState"];
@@ -114,8 +117,11 @@ fn failed(vmi: &Value, reason: &str, now: &str) -> Value {
     new
 }
 
-/// When a stage is over, and how.
-type Due = (Instant, Effect);
+/// What the migration of an instance is known by; never empty, so that nothing begins with it by accident.
+fn migration_of(vmi: &Value) -> &str {
+    let uid = vmi.text("/status/migrationState/migrationUid");
+    if uid.is_empty() { "none" } else { uid }
+}
 
 /// Carries migrations out.
 #[derive(Debug)]
@@ -123,8 +129,8 @@ pub(super) struct Handle {
     context: Context,
     client: Client,
     recorder: Recorder,
-    /// When a stage of a migration is over, and how, by migration and stage.
-    due: Mutex<HashMap<(String, &'static str), Due>>,
+    /// How far the stages are, by migration and stage.
+    waits: Waits,
 }
 
 impl Handle {
@@ -133,31 +139,22 @@ impl Handle {
             context: context.clone(),
             client: context.client(Identity::VIRT_HANDLER),
             recorder: context.recorder(Identity::VIRT_HANDLER),
-            due: Mutex::default(),
+            waits: Waits::new(&context.stages),
         }
     }
 
     /// Passes a stage: nothing when it is passed, else how long to wait, or why it failed.
     fn pass(&self, stage: &'static str, vmi: &Value) -> Result<Option<Duration>, String> {
-        let migration = vmi.text("/status/migrationState/migrationUid").to_owned();
-        let place = (migration.clone(), stage);
-        let mut table = self.due.lock();
-        let (at, effect) = table.entry(place.clone()).or_insert_with(|| {
-            let mut about = vmi.clone();
-            about.set("/metadata/uid", migration.into());
-            let outcome = self.context.stages.outcome(stage, &about, 0);
-            (Instant::now() + outcome.after, outcome.effect)
-        });
-        let left = at.saturating_duration_since(Instant::now());
-        if !left.is_zero() {
-            return Ok(Some(left));
-        }
-        let effect = effect.clone();
-        table.remove(&place);
-        match effect {
-            Effect::Pass => Ok(None),
-            Effect::Hang => Ok(Some(AGAIN)),
-            Effect::Fail(message) => Err(message),
+        let mut about = vmi.clone();
+        about.set("/metadata/uid", migration_of(vmi).into());
+        let id = format!("{}/{stage}", migration_of(vmi));
+        match self.waits.pass(&id, stage, &about) {
+            Waited::Passed => Ok(None),
+            Waited::NotYet(left) => Ok(Some(left)),
+            Waited::Failed(message) => {
+                self.waits.forget(&id);
+                Err(message)
+            }
         }
     }
 
@@ -219,8 +216,20 @@ impl Handle {
     }
 
     async fn copy(&self, vmi: &Value) -> Looked {
+        // Memory goes from host to host: a target without power or cable takes none, whatever the stage says.
+        if !self.is_heard(vmi.text("/status/migrationState/targetNode")) {
+            self.fail(vmi, TARGET_LOST).await?;
+            return Ok(Next::Done);
+        }
         match self.pass("migration.copy", vmi) {
-            Ok(Some(wait)) => return Ok(Next::After(wait)),
+            Ok(Some(wait)) => {
+                let is_stuck = self.waits.is_hanging(&format!("{}/migration.copy", migration_of(vmi)));
+                let Some(reason) = policy::timed_out(vmi, is_stuck, self.context.clock.now()) else {
+                    return Ok(Next::After(wait.min(AGAIN)));
+                };
+                self.fail(vmi, &reason).await?;
+                return Ok(Next::Done);
+            }
             Err(message) => {
                 self.fail(vmi, &message).await?;
                 return Ok(Next::Done);
@@ -246,9 +255,8 @@ impl Handle {
         if let Some(machine) = self.context.world.machines.get(vmi.uid()) {
             let node = pod.text("/spec/nodeName").to_owned();
             let place = Place { pod: Key::of(&pod), pod_uid: pod.uid().to_owned(), node };
-            let addresses: Vec<IpAddr> =
-                pod.list("/status/podIPs").iter().filter_map(|one| one.text("/ip").parse().ok()).collect();
-            machine.command(Command::Move(place, moved(machine.plan().interfaces, &addresses)));
+            let there = plan::interfaces(vmi, &pod, &self.context.stages);
+            machine.command(Command::Move(place, moved(&machine.plan().interfaces, there)));
         }
         let message = format!("The VirtualMachineInstance migrated to node {}.", pod.text("/spec/nodeName"));
         self.recorder.normal(&VMI, &written, "Migrated", &message).await;
@@ -277,13 +285,18 @@ impl Controller for Handle {
     fn watches(&self) -> Vec<Watch> {
         vec![
             Watch::each(&self.client.cache(&VMI)),
-            Watch::mapped(&self.client.cache(&POD), |_| Vec::new()),
-            Watch::mapped(&self.client.cache(&NODE), |_| Vec::new()),
+            Watch::known(&self.client.cache(&POD)),
+            Watch::known(&self.client.cache(&NODE)),
         ]
     }
 
     async fn look(&self, key: &Key) -> Looked {
-        let Some(vmi) = self.client.cache(&VMI).get(key) else { return Ok(Next::Done) };
+        let Some(vmi) = self.client.cache(&VMI).get(key) else {
+            let known = self.client.cache(&VMI).list("");
+            let goes_on = |id: &str| known.iter().any(|vmi| id.starts_with(migration_of(vmi)));
+            self.waits.keep(goes_on);
+            return Ok(Next::Done);
+        };
         let step = next(&vmi);
         let at_target = matches!(step, Step::Prepare | Step::Arrive);
         let place = if at_target { "/status/migrationState/targetNode" } else { "/status/nodeName" };
@@ -367,8 +380,10 @@ mod tests {
             addresses: vec!["10.0.0.1".parse().unwrap()],
             ..Interface::default()
         };
-        let new: IpAddr = "10.0.1.1".parse().unwrap();
-        let after = moved(vec![one(""), one("n/more")], &[new]);
-        assert_eq!((after[0].addresses[0] == new, after[1].addresses[0] == new), (true, false));
+        let new: std::net::IpAddr = "10.0.1.1".parse().unwrap();
+        let at = |network: &str| Interface { addresses: vec![new], ..one(network) };
+        let after = moved(&[one(""), one("n/more"), one("n/gone")], vec![at(""), at("n/more"), at("n/come")]);
+        let is_new: Vec<bool> = after.iter().map(|interface| interface.addresses[0] == new).collect();
+        assert_eq!(is_new, [true, false, true]);
     }
 }

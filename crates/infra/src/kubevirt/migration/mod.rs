@@ -36,7 +36,7 @@ pub fn start(context: &Context, tasks: &mut Tasks) {
 
 /// Whether a migration is over.
 pub fn is_final(migration: &Value) -> bool {
-    matches!(migration.text("/status/phase"), "Succeeded" | "Failed")
+    migration.is_over()
 }
 
 /// Whether a migration has more than a place in the queue.

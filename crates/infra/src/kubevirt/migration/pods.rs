@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::NAME_ANNOTATION;
 use crate::kubevirt::names::{CREATED_BY_LABEL, MIGRATION_LABEL, NODE_NAME_LABEL};
+use crate::kubevirt::vmi::networks;
 use crate::object::Object as _;
 
 /// Annotations that were made for the source and mean nothing at the target.
@@ -30,13 +31,23 @@ pub(super) fn target(source: &Value, migration: &Value, vmi: &Value) -> Value {
         },
         "spec": source["spec"],
     });
+    // Networks that came, went or changed since the source was made.
+    if networks::differ(vmi, source) {
+        match networks::annotation(vmi) {
+            Some(wanted) => pod.set_annotation(networks::NETWORKS, &wanted),
+            None => {
+                pod.unset(&format!("/metadata/annotations/{}", crate::object::escaped(networks::NETWORKS)));
+            }
+        }
+    }
     pod.set_label(MIGRATION_LABEL, migration.uid());
     pod.set_annotation(NAME_ANNOTATION, migration.name());
-    for field in ["nodeName", "tolerations", "affinity"] {
+    let placement = ["tolerations", "affinity", "topologySpreadConstraints"];
+    for field in ["nodeName"].iter().chain(&placement) {
         pod.unset(&format!("/spec/{field}"));
     }
     // What was added to the source on its way in is added to this one again; what the instance says now counts.
-    for field in ["tolerations", "affinity"] {
+    for field in placement {
         if !vmi.at(&format!("/spec/{field}")).is_null() {
             pod["spec"][field] = vmi["spec"][field].clone();
         }
@@ -70,11 +81,6 @@ pub(super) fn is_ready(pod: &Value) -> bool {
         && containers.iter().all(|status| status["ready"] == true)
 }
 
-/// Whether a pod has ended.
-pub(super) fn is_down(pod: &Value) -> bool {
-    matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,18 +93,24 @@ mod tests {
                 "annotations": {"kubevirt.io/domain": "m", "k8s.v1.cni.cncf.io/network-status": "[]"},
                 "ownerReferences": [{"uid": "u", "controller": true}],
             },
-            "spec": {"nodeName": "host-1", "containers": [{"name": "compute"}], "nodeSelector": {"a": "b"}},
+            "spec": {"nodeName": "host-1", "containers": [{"name": "compute"}], "nodeSelector": {"a": "b"},
+                "topologySpreadConstraints": [{"labelSelector": {"matchExpressions": [{"key": "k"}]}, "matchLabelKeys": ["k"]}],
+            },
             "status": {"phase": "Running"},
         });
         let migration =
             json!({"metadata": {"name": "g", "uid": "mu"}, "spec": {"addedNodeSelector": {"zone": "z"}}});
-        let vmi = json!({"metadata": {"namespace": "n", "name": "m", "uid": "u"}, "spec": {}});
+        let vmi = json!({"metadata": {"namespace": "n", "name": "m", "uid": "u"}, "spec": {
+            "topologySpreadConstraints": [{"matchLabelKeys": ["k"]}],
+        }});
         let pod = target(&source, &migration, &vmi);
         assert_eq!(pod.label(MIGRATION_LABEL), "mu");
         assert_eq!(pod.annotation(NAME_ANNOTATION), "g");
         assert_eq!((pod.label("app"), pod.label(NODE_NAME_LABEL)), ("a", ""));
         assert_eq!(pod.text("/spec/nodeName"), "");
         assert_eq!(pod["spec"]["nodeSelector"], json!({"a": "b", "zone": "z"}));
+        // The server has merged keys into the source's selector, and refuses to do so twice.
+        assert_eq!(pod["spec"]["topologySpreadConstraints"], json!([{"matchLabelKeys": ["k"]}]));
         let away =
             &pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
         assert_eq!(away["labelSelector"]["matchLabels"][CREATED_BY_LABEL], "u");

@@ -111,11 +111,7 @@ impl Sets {
 fn is_active(instance: &Value) -> bool {
     let ready = instance.condition("Ready");
     let terminating = ready["status"] == "False" && ready["reason"] == "PodTerminating";
-    !is_over(instance) && !instance.is_deleting() && !terminating
-}
-
-fn is_over(instance: &Value) -> bool {
-    matches!(instance.text("/status/phase"), "Succeeded" | "Failed")
+    !instance.is_over() && !instance.is_deleting() && !terminating
 }
 
 /// Those that would be missed least first: not ready before ready, younger before older.
@@ -182,7 +178,7 @@ impl Controller for Sets {
         let mut scaled = Ok(());
         if !set.is_deleting() && !set.flag("/spec/paused") {
             scaled = self.scale(&set, &active).await;
-            for over in members.iter().filter(|one| is_over(one) && !one.is_deleting()) {
+            for over in members.iter().filter(|one| one.is_over() && !one.is_deleting()) {
                 self.take(&set, over).await?;
             }
         }

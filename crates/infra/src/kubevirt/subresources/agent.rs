@@ -34,7 +34,7 @@ fn guest_info(agent: &Agent) -> Value {
         "guestAgentVersion": AGENT_VERSION, "supportedCommands": commands, "hostname": agent.hostname,
         "os": agent.os, "timezone": "UTC, 0",
         "userList": items(&agent.users), "fsInfo": {"disks": items(&agent.filesystems)},
-        "fsFreezeStatus": if agent.frozen { "frozen" } else { "thawed" },
+        "fsFreezeStatus": if agent.is_frozen() { "frozen" } else { "thawed" },
     })
 }
 
@@ -81,6 +81,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::machine::Thaw;
 
     #[test]
     fn all_that_is_known_is_told() {
@@ -88,7 +89,7 @@ mod tests {
             hostname: "h".to_owned(),
             users: json!([{"userName": "root"}]),
             filesystems: json!({"items": [{"diskName": "vda1"}]}),
-            frozen: true,
+            frozen: Some(Thaw::Asked),
             ..Agent::default()
         };
         let info = guest_info(&agent);

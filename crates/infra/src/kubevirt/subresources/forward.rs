@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 use super::stream::{Caller, carry};
 use super::{Answer, Asked, Refusal};
-use crate::network::fabric::Source;
+use crate::network::fabric::{Fabric, Source};
 use crate::object::Object as _;
 use crate::service::Call;
 
@@ -34,6 +34,29 @@ fn port(rest: &[String]) -> Result<(u16, bool), Refusal> {
     }
 }
 
+/// Carries datagrams between a stream and a guest, from a port of a host of their own, until the stream ends.
+async fn exchange(fabric: &Fabric, node: &str, to: SocketAddr, stream: DuplexStream) {
+    let from = Source::Host(node.to_owned());
+    let (own_port, mut answers) = fabric.bind_on_host(node);
+    let (mut near, mut far) = tokio::io::split(stream);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        tokio::select! {
+            read = near.read(&mut buffer) => {
+                let Ok(length @ 1..) = read else { return };
+                // A datagram that does not arrive is nobody's failure.
+                let _ = fabric.send(&from, own_port, to, Bytes::copy_from_slice(&buffer[..length]));
+            }
+            Some(answer) = answers.recv() => {
+                // Only whom was asked may answer.
+                if answer.from == to && far.write_all(&answer.bytes).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
 impl Asked {
     pub(super) async fn port_forward(&self, call: Call) -> Answer {
         let vmi = self.instance_of_either().await?;
@@ -49,19 +72,11 @@ impl Asked {
         let from = Source::Host(vmi.text("/status/nodeName").to_owned());
         let caller = Caller::of(call.request)?;
         if datagrams {
-            let (fabric, from) = (Arc::clone(&self.context.world.fabric), from.clone());
+            let (fabric, to) = (Arc::clone(&self.context.world.fabric), SocketAddr::new(address, port));
+            let node = vmi.text("/status/nodeName").to_owned();
             return Ok(caller.accept(move |socket| async move {
-                let (near, mut far) = tokio::io::duplex(64 * 1024);
-                // Whoever is outside has no port that an answer could come back to.
-                let send = async move {
-                    let mut buffer = vec![0; 64 * 1024];
-                    while let Ok(length @ 1..) = far.read(&mut buffer).await {
-                        let datagram = Bytes::copy_from_slice(&buffer[..length]);
-                        // A datagram that does not arrive is nobody's failure.
-                        let _ = fabric.send(&from, port, SocketAddr::new(address, port), datagram);
-                    }
-                };
-                tokio::join!(carry(socket, near, std::future::pending()), send);
+                let (near, far) = tokio::io::duplex(64 * 1024);
+                tokio::join!(carry(socket, near, std::future::pending()), exchange(&fabric, &node, to, far));
             }));
         }
         let connected = self.context.world.fabric.connect(&from, address, port).await;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{Answer, Asked, Refusal, accepted, dry_run};
 use crate::kinds::{MIGRATION, POD, VM, VMI};
 use crate::kubevirt::names::{COMPONENT_LABEL, CREATED_BY_LABEL};
+use crate::kubevirt::vm::strategy::Strategy;
 use crate::object::{Key, Object as _};
 
 /// Nothing runs.
@@ -20,20 +21,6 @@ enum Step {
     Requests(Vec<Value>),
 }
 
-/// What a machine's specification says about running.
-pub(crate) fn run_strategy(vm: &Value) -> &str {
-    match (vm.text("/spec/runStrategy"), vm.flag("/spec/running")) {
-        ("", true) => "Always",
-        ("", false) => "Halted",
-        (strategy, _) => strategy,
-    }
-}
-
-/// Whether an instance has come to its end.
-pub(crate) fn is_final(vmi: &Value) -> bool {
-    matches!(vmi.text("/status/phase"), "Succeeded" | "Failed")
-}
-
 fn start_step(vm: &Value, vmi: Option<&Value>, paused: bool) -> Result<Step, String> {
     let phase = vmi.map(|vmi| vmi.text("/status/phase")).unwrap_or_default();
     if !matches!(phase, "" | "Unknown" | "Succeeded" | "Failed") {
@@ -46,14 +33,14 @@ fn start_step(vm: &Value, vmi: Option<&Value>, paused: bool) -> Result<Step, Str
     if paused {
         start["data"] = json!({"paused": "true"});
     }
-    match run_strategy(vm) {
+    match Strategy::of(vm).text() {
         "Halted" if paused => Ok(Step::Requests(vec![start])),
         "Halted" => Ok(Step::Run(true)),
         "RerunOnFailure" if phase == "Failed" => {
             Err("RerunOnFailure does not support starting VM from failed state".to_owned())
         }
         "RerunOnFailure" | "Manual" => {
-            let stop = vmi.filter(|vmi| is_final(vmi)).map(stop_request);
+            let stop = vmi.filter(|vmi| vmi.is_over()).map(stop_request);
             Ok(Step::Requests(stop.into_iter().chain([start]).collect()))
         }
         other => Err(format!("{other} does not support manual start requests")),
@@ -61,8 +48,8 @@ fn start_step(vm: &Value, vmi: Option<&Value>, paused: bool) -> Result<Step, Str
 }
 
 fn stop_step(vm: &Value, vmi: Option<&Value>, grace: Option<i64>) -> Result<Step, String> {
-    let live = vmi.filter(|vmi| !is_final(vmi));
-    match (run_strategy(vm), live) {
+    let live = vmi.filter(|vmi| !vmi.is_over());
+    match (Strategy::of(vm).text(), live) {
         ("Halted" | "RerunOnFailure" | "Manual", None) => Err(VM_NOT_RUNNING.to_owned()),
         ("Halted", Some(vmi)) => {
             let old = vmi.number("/spec/terminationGracePeriodSeconds");
@@ -137,7 +124,7 @@ impl Asked {
         let vmi = self.vmi_if_any().await?;
         let grace = body.number("/gracePeriod");
         let step = stop_step(&vm, vmi.as_ref(), grace);
-        if let (Some(vmi), Some(grace)) = (vmi.filter(|vmi| !is_final(vmi)), grace) {
+        if let (Some(vmi), Some(grace)) = (vmi.filter(|vmi| !vmi.is_over()), grace) {
             let path = "/spec/terminationGracePeriodSeconds";
             let old = vmi.at(path);
             let set = if old.is_null() { "add" } else { "replace" };
@@ -162,7 +149,7 @@ impl Asked {
         if vm.condition_holds("ManualRecoveryRequired") {
             return Err(self.vm_conflict("VM recovery required"));
         }
-        let strategy = run_strategy(&vm);
+        let strategy = Strategy::of(&vm).text();
         if matches!(strategy, "Halted" | "Once") {
             let message = format!("RunStategy {strategy} does not support manual restart requests");
             return Err(self.vm_conflict(&message));

@@ -363,10 +363,41 @@ async fn body(call: Call) -> Result<Value, Refusal> {
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }
-    match serde_json::from_str(text) {
-        Ok(value) => Ok(value),
-        Err(_) => serde_saphyr::from_str(text).map_err(|error| unreadable(&error)),
+    let value = match serde_json::from_str(text) {
+        Ok(value) => value,
+        Err(_) => serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?,
+    };
+    match mistyped(&value) {
+        Some(problem) => Err(unreadable(&problem)),
+        None => Ok(value),
     }
+}
+
+/// What keeps a body from being the options of anything: it is no object, or a field all know is of another type.
+fn mistyped(body: &Value) -> Option<String> {
+    let kind = |value: &Value| match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    if !body.is_object() && !body.is_null() {
+        return Some(format!("json: cannot unmarshal {} into the options of the request", kind(body)));
+    }
+    let is_texts = |value: &Value| value.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+    let known = [
+        ("paused", body["paused"].is_boolean(), "bool"),
+        ("dryRun", is_texts(&body["dryRun"]), "[]string"),
+        ("gracePeriod", body["gracePeriod"].is_i64(), "int64"),
+        ("gracePeriodSeconds", body["gracePeriodSeconds"].is_i64(), "int64"),
+    ];
+    known.into_iter().find_map(|(name, fits, wanted)| {
+        let given = &body[name];
+        let wrong = !given.is_null() && !fits;
+        wrong.then(|| format!("json: cannot unmarshal {} into field {name} of type {wanted}", kind(given)))
+    })
 }
 
 fn unreadable(error: &dyn std::fmt::Display) -> Refusal {
@@ -399,6 +430,23 @@ mod tests {
         assert!(Place::of(&format!("{base}/expand-vm-spec")).is_some());
         assert!(Place::of(&format!("{base}/virtualmachines/m")).is_none());
         assert!(Place::of(&format!("{base}/pods/m/log")).is_none());
+    }
+
+    #[test]
+    fn options_are_objects_with_fields_of_their_types() {
+        for fine in [json!(null), json!({}), json!({"paused": true, "dryRun": ["All"], "gracePeriod": 0})] {
+            assert_eq!(mistyped(&fine), None, "{fine}");
+        }
+        for wrong in [
+            json!([]),
+            json!("a"),
+            json!(1),
+            json!({"paused": "yes"}),
+            json!({"dryRun": "All"}),
+            json!({"gracePeriod": 1.5}),
+        ] {
+            assert!(mistyped(&wrong).is_some(), "{wrong}");
+        }
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::lifecycle::VM_NOT_RUNNING;
 use super::{Answer, Asked, Refusal, done, dry_run};
 use crate::object::Object as _;
-use crate::world::machine::{Agent, Command, Machine, State};
+use crate::world::machine::{Agent, Command, Machine, State, Thaw};
 
 /// How long a launcher may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,20 +65,14 @@ impl Asked {
         let Some(frozen) = frozen else {
             return Err(super::unreadable(&format!("time: invalid duration {until}")));
         };
-        set_frozen(&machine, true)?;
-        if !frozen.is_zero() {
-            tokio::spawn(async move {
-                tokio::time::sleep(frozen).await;
-                // A guest that is off has nothing to thaw.
-                let _ = set_frozen(&machine, false);
-            });
-        }
+        let end = Instant::now().checked_add(frozen).filter(|_| !frozen.is_zero());
+        set_frozen(&machine, Some(end.map_or(Thaw::Asked, Thaw::At)))?;
         Ok(done())
     }
 
     pub(super) async fn unfreeze(&self) -> Answer {
         let machine = self.freezable().await?;
-        set_frozen(&machine, false)?;
+        set_frozen(&machine, None)?;
         Ok(done())
     }
 
@@ -138,7 +132,7 @@ fn listens_to_power(vmi: &Value) -> bool {
 }
 
 /// Freezes or thaws the file systems through the agent.
-fn set_frozen(machine: &Machine, frozen: bool) -> Result<(), Refusal> {
+fn set_frozen(machine: &Machine, frozen: Option<Thaw>) -> Result<(), Refusal> {
     let agent = machine.agent().borrow().clone();
     let Some(agent) = agent else {
         return Err(Refusal::internal("command Freeze failed: guest agent is not connected"));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Asked, Refusal, accepted, dry_run};
 use crate::kinds::{KUBEVIRT, VM, VMI};
-use crate::kubevirt::hotplug::is_hotpluggable;
+use crate::kubevirt::instance::is_hotpluggable;
 use crate::object::{Key, Object as _};
 
 /// A change of the volumes of a machine.

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kubevirt::instance::is_hotplugged;
 use crate::kubevirt::names::GENERATION_ANNOTATION;
+use crate::kubevirt::vmi::networks;
 use crate::object::{Object as _, escaped};
 use crate::quantity;
 
@@ -19,8 +20,16 @@ pub fn restart_reason(old: &Value, new: &Value, vmi: &Value) -> Option<&'static 
     if let Some(reason) = memory_reason(old, new, vmi) {
         return Some(reason);
     }
-    (settled(old, new) != settled(new, old))
+    let moves = networks_change(new, vmi) && !vmi.condition_holds("LiveMigratable");
+    (moves || settled(old, new, Side::Old) != settled(new, old, Side::New))
         .then_some("a non-live-updatable field was changed in the template spec")
+}
+
+/// Whether an instance gets other networks than it has: they reach it with its next pod, and so by a migration.
+fn networks_change(new: &Value, vmi: &Value) -> bool {
+    let (now, then) = (vmi.at("/spec"), interfaces(new, vmi));
+    let then = json!({"domain": {"devices": {"interfaces": then.0}}, "networks": then.1});
+    networks::annotation(&json!({"spec": now})) != networks::annotation(&json!({"spec": then}))
 }
 
 fn processors_reason(old: &Value, new: &Value, vmi: &Value) -> Option<&'static str> {
@@ -58,9 +67,16 @@ fn memory_reason(old: &Value, new: &Value, vmi: &Value) -> Option<&'static str> 
     )
 }
 
+/// Which of two specifications is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Old,
+    New,
+}
+
 /// A specification without what may change while the machine runs. `other` is what it is compared with: what is only
 /// on one side and can be plugged in or out does not count.
-fn settled(spec: &Value, other: &Value) -> Value {
+fn settled(spec: &Value, other: &Value, side: Side) -> Value {
     let mut spec = spec.clone();
     for path in ["/domain/cpu/sockets", "/domain/memory/guest"] {
         spec.unset(path);
@@ -75,14 +91,15 @@ fn settled(spec: &Value, other: &Value) -> Value {
     let names = [plugged(&spec), plugged(other)].concat();
     retain(&mut spec, "/volumes", |volume| !names.iter().any(|name| volume["name"] == *name));
     retain(&mut spec, "/domain/devices/disks", |disk| !names.iter().any(|name| disk["name"] == *name));
-    settle_interfaces(&mut spec, other);
+    settle_interfaces(&mut spec, other, side);
     // A list that lost its last element is as good as none.
     prune(&mut spec);
     spec
 }
 
-/// Interfaces on additional networks come and go, and so does the state of a link.
-fn settle_interfaces(spec: &mut Value, other: &Value) {
+/// Interfaces on additional networks are added, and the state of a link changes. One that is to go is `absent` first:
+/// it cannot simply be left out.
+fn settle_interfaces(spec: &mut Value, other: &Value, side: Side) {
     let is_secondary = |name: &Value| {
         spec.list("/networks").iter().any(|network| network["name"] == *name && network["multus"].is_object())
     };
@@ -91,7 +108,7 @@ fn settle_interfaces(spec: &mut Value, other: &Value) {
         .list("/domain/devices/interfaces")
         .iter()
         .map(|interface| interface["name"].clone())
-        .filter(|name| is_secondary(name) && !known(name))
+        .filter(|name| side == Side::New && is_secondary(name) && !known(name))
         .collect();
     retain(spec, "/networks", |network| !come.contains(&network["name"]));
     retain(spec, "/domain/devices/interfaces", |interface| !come.contains(&interface["name"]));
@@ -146,6 +163,13 @@ pub fn follow(new: &Value, vmi: &Value, generation: i64) -> Option<Value> {
     for (name, value) in spec {
         patch.set(&format!("/spec/{name}"), value);
     }
+    let (interfaces, networks) = interfaces(new, vmi);
+    if interfaces != vmi.list("/spec/domain/devices/interfaces") {
+        patch.set("/spec/domain/devices/interfaces", interfaces.into());
+    }
+    if networks != vmi.list("/spec/networks") {
+        patch.set("/spec/networks", networks.into());
+    }
     if vmi.annotation(GENERATION_ANNOTATION) != generation.to_string() {
         patch.set(
             &format!("/metadata/annotations/{}", escaped(GENERATION_ANNOTATION)),
@@ -153,6 +177,36 @@ pub fn follow(new: &Value, vmi: &Value, generation: i64) -> Option<Value> {
         );
     }
     patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+}
+
+/// The interfaces and networks of an instance as its machine wants them: links as they are there, networks by the
+/// attachment they have there, and those on additional networks that are new.
+fn interfaces(new: &Value, vmi: &Value) -> (Vec<Value>, Vec<Value>) {
+    let named = |list: &[Value], name: &Value| list.iter().find(|one| one["name"] == *name).cloned();
+    let wished = new.list("/domain/devices/interfaces");
+    let mut interfaces = vmi.list("/spec/domain/devices/interfaces").to_vec();
+    let mut networks = vmi.list("/spec/networks").to_vec();
+    for interface in &mut interfaces {
+        let Some(wish) = named(wished, &interface["name"]) else { continue };
+        match wish.text("/state") {
+            "" => interface.unset("/state"),
+            state => interface.set("/state", state.into()),
+        }
+    }
+    for network in networks.iter_mut().filter(|network| network["multus"].is_object()) {
+        let wish = named(new.list("/networks"), &network["name"]).unwrap_or_default();
+        if wish["multus"].is_object() {
+            network["multus"]["networkName"] = wish["multus"]["networkName"].clone();
+        }
+    }
+    for network in new.list("/networks").iter().filter(|network| network["multus"].is_object()) {
+        let interface = named(wished, &network["name"]).filter(|interface| interface["state"] != "absent");
+        if let Some(interface) = interface.filter(|_| named(&networks, &network["name"]).is_none()) {
+            interfaces.push(interface);
+            networks.push(network.clone());
+        }
+    }
+    (interfaces, networks)
 }
 
 /// Whether two values mean the same: what is empty is as good as what is not there.
@@ -250,6 +304,20 @@ mod tests {
     }
 
     #[test]
+    fn links_follow() {
+        let mut down = spec();
+        down.set("/domain/devices/interfaces/0/state", "down".into());
+        assert_eq!(restart_reason(&spec(), &down, &vmi()), None);
+        let mut instance = json!({"spec": spec()});
+        let patch = follow(&down, &instance, 1).unwrap();
+        assert_eq!(patch.text("/spec/domain/devices/interfaces/0/state"), "down");
+        instance["spec"] = down;
+        let patch = follow(&spec(), &instance, 1).unwrap();
+        assert!(patch.at("/spec/domain/devices/interfaces/0/state").is_null());
+        assert_eq!(patch.text("/spec/domain/devices/interfaces/0/name"), "default");
+    }
+
+    #[test]
     fn disks_and_interfaces_are_plugged_in() {
         let mut new = spec();
         let volume =
@@ -264,6 +332,25 @@ mod tests {
         let interfaces = new.pointer_mut("/domain/devices/interfaces").unwrap().as_array_mut().unwrap();
         interfaces.push(json!({"name": "blue", "bridge": {}}));
         assert_eq!(restart_reason(&spec(), &new, &vmi()), None);
-        assert_eq!(restart_reason(&new, &spec(), &vmi()), None);
+        let patch = follow(&new, &vmi(), 1).unwrap();
+        assert_eq!(patch.at("/spec/networks"), new.at("/networks"));
+        assert_eq!(patch.at("/spec/domain/devices/interfaces"), new.at("/domain/devices/interfaces"));
+        let mut fixed = vmi();
+        fixed.unset("/status/conditions");
+        assert!(restart_reason(&spec(), &new, &fixed).is_some(), "what cannot move gets no interface");
+        assert!(restart_reason(&new, &spec(), &vmi()).is_some(), "an interface cannot simply be left out");
+        // Another attachment behind a network it has, and an interface that is to go.
+        let mut plugged = vmi();
+        plugged["spec"]["networks"] = new["networks"].clone();
+        plugged["spec"]["domain"]["devices"]["interfaces"] = new["domain"]["devices"]["interfaces"].clone();
+        let mut other = new.clone();
+        other.set("/networks/1/multus/networkName", "green".into());
+        assert_eq!(restart_reason(&new, &other, &plugged), None);
+        assert_eq!(follow(&other, &plugged, 1).unwrap().text("/spec/networks/1/multus/networkName"), "green");
+        let mut gone = new.clone();
+        gone.set("/domain/devices/interfaces/1/state", "absent".into());
+        assert_eq!(restart_reason(&new, &gone, &plugged), None);
+        let patch = follow(&gone, &plugged, 1).unwrap();
+        assert_eq!(patch.text("/spec/domain/devices/interfaces/1/state"), "absent");
     }
 }

@@ -17,7 +17,7 @@ use self::status::{Facts, Trouble};
 use self::strategy::{Step, Strategy};
 use super::instance::{self, claims};
 use super::names::{LATEST_API_ANNOTATION, STORAGE_API_ANNOTATION, VM_FINALIZER};
-use super::shapes;
+use super::{hotplug, shapes};
 use crate::client::{ApiError, Cache, Client, Identity, Result};
 use crate::context::{Context, Tasks};
 use crate::controller::{Controller, Looked, Next, Watch};
@@ -264,6 +264,7 @@ impl Machines {
             && !instance::is_final(vmi)
         {
             self.follow(vm, expanded, vmi, looks).await;
+            self.plug(vm, vmi, looks).await;
         }
         Ok(())
     }
@@ -343,6 +344,20 @@ impl Machines {
             && let Err(failure) = self.client.merge(&VMI, &Key::of(vmi), &patch).await
         {
             looks.fail("FailedUpdate", failure);
+        }
+    }
+
+    /// Passes volumes that come and go on to a running instance.
+    async fn plug(&self, vm: &Value, vmi: &Value, looks: &mut Looks) {
+        if instance::phase(vmi) != "Running" || looks.failure.is_some() {
+            return;
+        }
+        let Some(new) = hotplug::sync_spec(vm, vmi) else { return };
+        match self.client.replace(&VMI, &new).await {
+            Ok(_) => {}
+            // Whoever wrote in between is no trouble of the machine.
+            Err(failure) if failure.is_conflict() => looks.failure = Some(failure),
+            Err(failure) => looks.fail("HotPlugVolumeError", failure),
         }
     }
 

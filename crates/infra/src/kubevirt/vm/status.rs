@@ -82,7 +82,14 @@ fn update_conditions(vm: &mut Value, facts: &Facts<'_>, now: &str) {
             Condition::new("Ready", false, "VMINotExists", "VMI does not exist").put(vm, now);
             drop_condition(vm, "RestartRequired");
         }
-        Some(vmi) => mirror(vm, vmi),
+        Some(vmi) => {
+            mirror(vm, vmi);
+            // What was said of the instance before is not true of this one.
+            if vmi.condition("Ready").is_null() {
+                let message = "VMI is missing the Ready condition";
+                Condition::new("Ready", false, "VMIConditionMissing", message).put(vm, now);
+            }
+        }
     }
     match facts.trouble {
         Some(trouble) => {
@@ -143,6 +150,14 @@ mod tests {
             (Some(3), Some(4))
         );
         assert_eq!(vm.text("/status/runStrategy"), "Always");
+
+        // The next instance is not ready because the last one was.
+        let next = json!({"status": {"phase": "Pending"}});
+        update(&mut vm, &facts(Some(&next)), |_| 0);
+        let ready = vm.condition("Ready");
+        assert_eq!((ready.text("/status"), ready.text("/reason")), ("False", "VMIConditionMissing"));
+        assert_eq!(ready["message"], "VMI is missing the Ready condition");
+        update(&mut vm, &facts(Some(&vmi)), |_| 0);
 
         update(&mut vm, &facts(None), |_| 0);
         assert!(vm.at("/status/created").is_null() && vm.at("/status/observedGeneration").is_null());

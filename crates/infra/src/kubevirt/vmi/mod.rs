@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use self::status::Facts;
 use self::volumes::Readiness;
 use super::instance::{self, is_final, is_provisioning, is_unprocessed, phase};
-use super::names::UNPAUSED_GATE;
+use super::names::{NODE_NAME_LABEL, UNPAUSED_GATE};
 use super::vm::status::Trouble;
 use crate::client::{ApiError, Cache, Client, Identity, Result};
 use crate::context::{Context, Tasks};
 use crate::controller::{Controller, Looked, Next, Watch};
 use crate::events::Recorder;
-use crate::kinds::{DATA_VOLUME, POD, PVC, VM, VMI};
+use crate::kinds::{CDI_CONFIG, DATA_VOLUME, POD, PVC, VM, VMI};
 use crate::object::{Key, Object as _};
 
 /// Starts the controller of instances.
@@ -40,6 +40,7 @@ struct Instances {
     pods: Arc<Cache>,
     volumes: Arc<Cache>,
     claims: Arc<Cache>,
+    config: Arc<Cache>,
 }
 
 impl Controller for Instances {
@@ -64,6 +65,7 @@ impl Controller for Instances {
             Watch::mapped(&self.volumes, users(&self.vmis)),
             Watch::mapped(&self.claims, users(&self.vmis)),
             Watch::mapped(&self.vms, gone),
+            Watch::known(&self.config),
         ]
     }
 
@@ -80,6 +82,7 @@ impl Controller for Instances {
         let pods: Vec<Arc<Value>> = pods.iter().filter_map(|pod| self.pods.get(&Key::of(pod))).collect();
         self.tell(&vmi, &pods, &readiness, trouble.as_ref()).await?;
         self.open_gates(&vmi, &pods).await?;
+        self.label(&vmi, &pods).await?;
         synced.map(|_| Next::Done).map_err(|(_, failure)| failure)
     }
 }
@@ -95,6 +98,7 @@ impl Instances {
             pods: client.cache(&POD),
             volumes: client.cache(&DATA_VOLUME),
             claims: client.cache(&PVC),
+            config: client.cache(&CDI_CONFIG),
             client,
         }
     }
@@ -194,6 +198,7 @@ impl Instances {
             trouble,
             has_machine: self.vms.get(&Key::of(vmi)).is_some_and(|vm| vm.uid() == owner),
             claim: &|name| self.claims.get(&Key::new(vmi.namespace(), name)),
+            config: &self.config.get(&Key::cluster("config")).unwrap_or_default(),
             now: &self.context.clock.seconds(),
         };
         let mut wanted = vmi.clone();
@@ -202,6 +207,21 @@ impl Instances {
             self.client.replace(&VMI, &wanted).await?;
         }
         Ok(())
+    }
+
+    /// Labels the pod that runs an instance with the host, as the instance is.
+    async fn label(&self, vmi: &Value, pods: &[Arc<Value>]) -> Result {
+        let node = vmi.label(NODE_NAME_LABEL);
+        let Some(pod) = instance::current_pod(pods, vmi) else { return Ok(()) };
+        let told = node.is_empty() || pod.label(NODE_NAME_LABEL) == node;
+        if told || instance::is_down(&pod) || pod.is_deleting() {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {"labels": {NODE_NAME_LABEL: node}}});
+        match self.client.merge(&POD, &Key::of(&pod), &patch).await {
+            Err(failure) if !failure.is_not_found() => Err(failure),
+            _ => Ok(()),
+        }
     }
 
     /// Tells each pod of an instance whether its machine is held: a pod of a machine that is held is not ready.

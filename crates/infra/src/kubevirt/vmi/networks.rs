@@ -65,6 +65,13 @@ pub fn annotation(vmi: &Value) -> Option<String> {
     (!entries.is_empty()).then(|| format!("[{}]", entries.join(",")))
 }
 
+/// Whether a pod is on other additional networks than its instance wants. What the instance was told by hand is left
+/// alone.
+pub fn differ(vmi: &Value, pod: &Value) -> bool {
+    let wanted = annotation(vmi).unwrap_or_default();
+    (!wanted.is_empty() || vmi.annotation(NETWORKS).is_empty()) && pod.annotation(NETWORKS) != wanted
+}
+
 /// The network that takes the place of the cluster's, if one does.
 pub fn default_network(vmi: &Value) -> Option<String> {
     let network = vmi.list("/spec/networks").iter().find(|network| network.flag("/multus/default"))?;

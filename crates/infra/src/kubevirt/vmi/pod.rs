@@ -12,6 +12,7 @@ use crate::kubevirt::names::{
     VM_NAME_LABEL, VMI_ID_LABEL,
 };
 use crate::kubevirt::uuid;
+use crate::logs::lines::CONSOLE;
 use crate::object::{Object as _, owned_by};
 
 /// How long a guest has for shutting down, unless it is said otherwise, in seconds.
@@ -56,7 +57,7 @@ pub fn launcher(vmi: &Value, block: &dyn Fn(&str) -> bool) -> Value {
             "enableServiceLinks": false,
             "hostname": hostname(vmi),
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": grace(vmi) + MORE_GRACE,
+            "terminationGracePeriodSeconds": grace(vmi).saturating_add(MORE_GRACE),
             "nodeSelector": node_selector(spec),
             "readinessGates": [{"conditionType": UNPAUSED_GATE}],
             "securityContext": {"fsGroup": USER, "runAsGroup": USER, "runAsNonRoot": true, "runAsUser": USER},
@@ -91,7 +92,14 @@ pub fn launcher(vmi: &Value, block: &dyn Fn(&str) -> bool) -> Value {
     let mounts = volumes::of(vmi, block);
     let mut containers = vec![compute(vmi, &mounts)];
     containers.extend(volumes::disk_containers(spec));
-    let first = volumes::first_containers(spec);
+    let mut first = volumes::first_containers(spec);
+    if spec.flag("/domain/devices/logSerialConsole") {
+        first.push(json!({
+            "name": CONSOLE, "image": image(), "restartPolicy": "Always",
+            "command": ["/usr/bin/virt-tail", "--logfile", "/var/run/kubevirt-private/virt-serial0-log"],
+            "resources": {"requests": {"cpu": "5m", "memory": "35M"}, "limits": {"cpu": "15m", "memory": "60M"}},
+        }));
+    }
     if !first.is_empty() {
         pod["spec"]["initContainers"] = first.into();
     }
@@ -189,7 +197,7 @@ fn node_selector(spec: &Value) -> Value {
 
 /// The container the machine runs in.
 fn compute(vmi: &Value, mounts: &volumes::Mounts) -> Value {
-    let grace = (grace(vmi) + MORE_GRACE / 2).to_string();
+    let grace = grace(vmi).saturating_add(MORE_GRACE / 2).to_string();
     let mut container = json!({
         "name": "compute",
         "image": image(),

@@ -30,6 +30,8 @@ pub struct Facts<'a> {
     pub has_machine: bool,
     /// Finds claims.
     pub claim: Find<'a>,
+    /// How CDI is set up.
+    pub config: &'a Value,
     /// The time.
     pub now: &'a str,
 }
@@ -52,8 +54,11 @@ pub fn update(vmi: &mut Value, facts: &Facts<'_>) {
     }
     update_ready(vmi, facts);
     update_volumes_ready(vmi, facts);
-    update_hotplug(vmi, facts.now);
+    update_hotplug(vmi, facts);
     match facts.trouble.cloned().or_else(|| facts.pod.and_then(image_trouble)) {
+        // The first message stays for as long as the reason does: messages of refused pods name a pod that is another
+        // with each attempt, and a write of each would ask for the next attempt at once.
+        Some(trouble) if is_known(vmi, trouble.reason) => {}
         Some(trouble) => {
             Condition::new("Synchronized", false, trouble.reason, &trouble.message).put(vmi, facts.now);
         }
@@ -63,6 +68,12 @@ pub fn update(vmi: &mut Value, facts: &Facts<'_>) {
         }
         None => {}
     }
+}
+
+/// Whether an instance says already that it is in trouble for a reason.
+fn is_known(vmi: &Value, reason: &str) -> bool {
+    let condition = vmi.condition("Synchronized");
+    condition["status"] == "False" && condition["reason"] == reason
 }
 
 /// Before there is a pod.
@@ -154,7 +165,7 @@ fn follow_pods(vmi: &mut Value, facts: &Facts<'_>) {
     if !active.is_empty() {
         vmi.set("/status/activePods", active.into());
     }
-    let statuses = volumes::statuses(vmi, facts.claim);
+    let statuses = volumes::statuses(vmi, facts.claim, facts.config);
     if !statuses.is_empty() {
         vmi.set("/status/volumeStatus", statuses.into());
     }
@@ -206,8 +217,8 @@ fn update_volumes_ready(vmi: &mut Value, facts: &Facts<'_>) {
     }
 }
 
-/// Processors and memory that were added while the machine runs reach the guest with its next migration.
-fn update_hotplug(vmi: &mut Value, now: &str) {
+/// Processors, memory and networks that were changed while the machine runs reach the guest with its next migration.
+fn update_hotplug(vmi: &mut Value, facts: &Facts<'_>) {
     if phase(vmi) != "Running" {
         return;
     }
@@ -223,10 +234,15 @@ fn update_hotplug(vmi: &mut Value, now: &str) {
     ];
     for (kind, changes) in grown {
         if changes {
-            Condition::new(kind, true, "", "").put(vmi, now);
+            Condition::new(kind, true, "", "").put(vmi, facts.now);
         } else {
             drop_condition(vmi, kind);
         }
+    }
+    if facts.pod.is_some_and(|pod| networks::differ(vmi, pod)) {
+        Condition::new("MigrationRequired", true, "AutoMigrationDueToLiveUpdate", "").put(vmi, facts.now);
+    } else {
+        drop_condition(vmi, "MigrationRequired");
     }
 }
 
@@ -258,6 +274,7 @@ mod tests {
             trouble: None,
             has_machine: false,
             claim: &|_| None,
+            config: &Value::Null,
             now: "1",
         };
         super::update(&mut vmi, &facts);

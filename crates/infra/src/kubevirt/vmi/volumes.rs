@@ -208,8 +208,15 @@ pub fn readiness(
     }
 }
 
-/// What the status of an instance says of a claim.
-pub fn claim_info(name: &str, claim: &Value) -> Value {
+/// The share of a file system that is not there for files, as CDI is set up for the class of a claim.
+pub fn overhead<'a>(config: &'a Value, claim: &Value) -> &'a str {
+    let shares = &config["status"]["filesystemOverhead"];
+    let own = shares["storageClass"][claim.text("/spec/storageClassName")].as_str();
+    own.or_else(|| shares["global"].as_str()).unwrap_or("0.06")
+}
+
+/// What the status of an instance says of a claim, and of the share of a file system that is not there for files.
+pub fn claim_info(name: &str, claim: &Value, overhead: &str) -> Value {
     let mode = match claim.text("/spec/volumeMode") {
         "" => "Filesystem",
         given => given,
@@ -228,14 +235,14 @@ pub fn claim_info(name: &str, claim: &Value) -> Value {
         info["preallocated"] = true.into();
     }
     if mode == "Filesystem" {
-        info["filesystemOverhead"] = "0.055".into();
+        info["filesystemOverhead"] = overhead.into();
     }
     info
 }
 
 /// `status.volumeStatus`: an entry for each volume that is not plugged in later, sorted by name; entries of those that
 /// are, and what is known of targets and sizes, stay.
-pub fn statuses(vmi: &Value, claim: &dyn Fn(&str) -> Option<Arc<Value>>) -> Vec<Value> {
+pub fn statuses(vmi: &Value, claim: &dyn Fn(&str) -> Option<Arc<Value>>, config: &Value) -> Vec<Value> {
     let old = vmi.list("/status/volumeStatus");
     let known = |name: &str| old.iter().find(|one| one["name"] == name);
     let mut entries: Vec<Value> = old
@@ -249,8 +256,8 @@ pub fn statuses(vmi: &Value, claim: &dyn Fn(&str) -> Option<Arc<Value>>) -> Vec<
             continue;
         }
         let mut entry = known(name).cloned().unwrap_or_else(|| json!({"name": name, "target": ""}));
-        if let Some(info) =
-            claim_of(volume).and_then(|name| claim(name).map(|found| claim_info(name, &found)))
+        if let Some(info) = claim_of(volume)
+            .and_then(|name| claim(name).map(|found| claim_info(name, &found, overhead(config, &found))))
         {
             entry["persistentVolumeClaimInfo"] = info;
         }
@@ -299,8 +306,12 @@ mod tests {
                 {"name": "b", "target": "vda"}, {"name": "h", "target": "sda", "hotplugVolume": {}},
             ]),
         );
-        let claim = Arc::new(json!({"spec": {"accessModes": ["ReadWriteOnce"]}}));
-        let entries = statuses(&vmi, &|_| Some(Arc::clone(&claim)));
+        let claim = Arc::new(json!({"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}}));
+        let config =
+            json!({"status": {"filesystemOverhead": {"global": "0.06", "storageClass": {"fast": "0.1"}}}});
+        let entries = statuses(&vmi, &|_| Some(Arc::clone(&claim)), &config);
+        assert_eq!(entries[0].text("/persistentVolumeClaimInfo/filesystemOverhead"), "0.1");
+        assert_eq!(overhead(&config, &json!({})), "0.06");
         let names: Vec<_> = entries.iter().map(|one| (one.text("/name"), one.text("/target"))).collect();
         assert_eq!(names, [("a", ""), ("b", "vda"), ("h", "sda")]);
         assert_eq!(entries[0].text("/persistentVolumeClaimInfo/claimName"), "plain");

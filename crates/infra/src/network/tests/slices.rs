@@ -153,8 +153,10 @@ fn no_endpoint_leaves_one_empty_slice() {
     let placeholder = stored(&changes);
     assert_eq!(planned(&service, Vec::new(), &placeholder), []);
     let changes = planned(&service, vec![running("a", "10.0.0.1", true)], &placeholder);
-    assert!(matches!(changes.as_slice(), [Change::Create(_), Change::Delete(_)]), "{changes:?}");
-    let full = stored(&changes[..1]);
-    let changes = planned(&service, Vec::new(), &full);
-    assert!(matches!(changes.as_slice(), [Change::Create(_), Change::Delete(_)]), "{changes:?}");
+    let [Change::Update(first)] = changes.as_slice() else { panic!("{changes:?}") };
+    assert_eq!((first.name(), first.list("/endpoints").len()), ("web-0", 1), "its name stays");
+    assert_eq!(first["ports"][0]["port"], 8080);
+    let changes = planned(&service, Vec::new(), &[Arc::new(first.clone())]);
+    let [Change::Update(last)] = changes.as_slice() else { panic!("{changes:?}") };
+    assert_eq!((last.name(), last.list("/endpoints").len()), ("web-0", 0));
 }

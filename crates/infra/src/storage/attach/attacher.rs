@@ -10,7 +10,7 @@ use crate::controller::{Controller, Looked, Next, Watch};
 use crate::kinds::{CSI_NODE, PV, VOLUME_ATTACHMENT};
 use crate::object::{Key, Object as _};
 use crate::storage::classes::driver;
-use crate::storage::waits::{Waited, Waits};
+use crate::waits::{Waited, Waits};
 
 /// Who attaches volumes beside a driver.
 const ATTACHER: Identity =
@@ -133,11 +133,7 @@ impl Controller for Attacher {
     const NAME: &'static str = "csi-attacher";
 
     fn watches(&self) -> Vec<Watch> {
-        vec![
-            Watch::each(&self.attachments),
-            Watch::mapped(&self.volumes, |_| Vec::new()),
-            Watch::mapped(&self.csi_nodes, |_| Vec::new()),
-        ]
+        vec![Watch::each(&self.attachments), Watch::known(&self.volumes), Watch::known(&self.csi_nodes)]
     }
 
     async fn look(&self, key: &Key) -> Looked {

@@ -191,7 +191,7 @@ impl Controller for AttachDetach {
                 let here = by_volume.attachments.find("volume", volume);
                 here.iter().map(|one| Key::new(one.text("/spec/nodeName"), volume)).collect()
             }),
-            Watch::mapped(&self.known.drivers, |_| Vec::new()),
+            Watch::known(&self.known.drivers),
         ]
     }
 

@@ -38,7 +38,7 @@ pub(super) fn is_exclusive(volume: &Value) -> bool {
 
 /// Whether a pod needs its volumes on its node.
 pub(super) fn needs_volumes(pod: &Value) -> bool {
-    !pod.text("/spec/nodeName").is_empty() && !matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
+    !pod.text("/spec/nodeName").is_empty() && !pod.is_over()
 }
 
 /// The claims of a pod.

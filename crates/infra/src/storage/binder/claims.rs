@@ -159,7 +159,7 @@ impl ClaimBinder {
         if claim.text("/status/phase") != "Lost" {
             let mut lost = claim.clone();
             lost.set("/status/phase", "Lost".into());
-            for gone in ["accessModes", "capacity"] {
+            for gone in ["accessModes", "capacity", "currentVolumeAttributesClassName"] {
                 lost.unset(&format!("/status/{gone}"));
             }
             self.client.replace_status(&PVC, &lost).await?;
@@ -279,9 +279,14 @@ fn name_volume(claim: &mut Value, volume: &Value) -> bool {
     changes
 }
 
-/// Fills in what a bound claim is given; true if that changes it. The size is left to whoever lets it grow later.
+/// Fills in what a bound claim is given; true if that changes it. The size and the class of attributes
+/// are left to whoever changes them later.
 fn fill_status(claim: &mut Value, volume: &Value) -> bool {
     let before = claim["status"].clone();
+    let attributes = volume.at("/spec/volumeAttributesClassName");
+    if claim.text("/status/phase") == "Pending" && !attributes.is_null() {
+        claim.set("/status/currentVolumeAttributesClassName", attributes.clone());
+    }
     if claim.text("/status/phase") != "Bound" {
         claim.set("/status/phase", "Bound".into());
         claim.set("/status/capacity", volume.at("/spec/capacity").clone());
@@ -298,4 +303,21 @@ fn newest_default(classes: &[Arc<Value>]) -> Option<&Arc<Value>> {
         .max_by_key(|class| {
             (class.text("/metadata/creationTimestamp").to_owned(), std::cmp::Reverse(class.name().to_owned()))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_has_the_attributes_of_its_volume_once_it_is_bound() {
+        let mut volume =
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "volumeAttributesClassName": "gold"}});
+        let mut claim = json!({"status": {"phase": "Pending"}});
+        assert!(fill_status(&mut claim, &volume));
+        assert_eq!(claim["status"]["currentVolumeAttributesClassName"], "gold");
+        // From then on it is the driver that says what the volume has.
+        volume["spec"]["volumeAttributesClassName"] = "silver".into();
+        assert!(!fill_status(&mut claim, &volume));
+    }
 }

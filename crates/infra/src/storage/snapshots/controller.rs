@@ -259,7 +259,7 @@ impl Controller for SnapshotController {
                 let open = all.iter().filter(|snapshot| !snapshot.flag("/status/readyToUse"));
                 open.map(|snapshot| Key::of(snapshot)).collect()
             }),
-            Watch::mapped(&self.volumes, |_| Vec::new()),
+            Watch::known(&self.volumes),
         ]
     }
 

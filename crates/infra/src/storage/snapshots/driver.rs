@@ -12,7 +12,7 @@ use crate::events::Recorder;
 use crate::kinds::{PV, VOLUME_SNAPSHOT_CONTENT};
 use crate::object::{Key, Object as _};
 use crate::storage::classes::driver;
-use crate::storage::waits::{Waited, Waits};
+use crate::waits::{Waited, Waits};
 
 /// Who takes the snapshots of a driver.
 const SNAPSHOTTER: Identity =
@@ -173,7 +173,7 @@ impl Controller for Snapshotter {
     const NAME: &'static str = "csi-snapshotter";
 
     fn watches(&self) -> Vec<Watch> {
-        vec![Watch::each(&self.contents), Watch::mapped(&self.volumes, |_| Vec::new())]
+        vec![Watch::each(&self.contents), Watch::known(&self.volumes)]
     }
 
     async fn look(&self, key: &Key) -> Looked {

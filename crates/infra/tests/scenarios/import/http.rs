@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use trellis_infra::kinds::{DATA_VOLUME, SECRET};
-use trellis_infra::object::Object as _;
+use trellis_infra::kinds::{DATA_VOLUME, POD, SECRET};
+use trellis_infra::object::{Key, Object as _};
 
 use super::{content, phases, until_phase, volume};
 use crate::context::{Cx, Scenario};
@@ -131,6 +131,14 @@ async fn a_wrong_checksum_is_fatal(cx: Cx) -> Result {
         format!("Unable to process data: checksum mismatch: expected {wrong}, calculated {}", digest());
     assert_eq!(message, expected);
     cx.until_event("a", "ImportFailed").await?;
+    // The worker is dismissed, and what became of its container says nothing about why.
+    let pods = cx.client.cache(&POD);
+    for pod in pods.list(&cx.namespace) {
+        cx.until_gone(&POD, &Key::of(&pod)).await?;
+    }
+    crate::import::meanwhile(&cx).await?;
+    let failed = cx.client.get(&DATA_VOLUME, &cx.key("a")).await?.ok_or("it is gone")?;
+    assert_eq!(failed.condition("Running").text("/message"), expected);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use trellis_infra::kinds::{DATA_VOLUME, POD, PVC};
 use trellis_infra::object::{Key, Object as _};
 use trellis_infra::service::Service;
@@ -46,6 +47,21 @@ async fn send(cx: &Cx, path: &str, authorization: &str, body: &[u8]) -> Result<(
     Ok((status, String::from_utf8_lossy(&words).into_owned()))
 }
 
+/// Sends a long body without looking for an answer before all of it is sent, and tells the first line of the answer.
+async fn send_all_first(cx: &Cx, authorization: &str, length: usize) -> Result<String> {
+    let (mut client, server) = tokio::io::duplex(4096);
+    tokio::spawn(Service::new(cx.infra.context().clone()).connection(server));
+    let head = format!(
+        "POST /v1beta1/upload HTTP/1.1\r\nhost: x\r\nauthorization: {authorization}\r\ncontent-length: {length}\r\n\r\n"
+    );
+    client.write_all(head.as_bytes()).await?;
+    client.write_all(&vec![0; length]).await?;
+    let mut answer = vec![0; 256];
+    let read = client.read(&mut answer).await?;
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    Ok(answer.lines().next().unwrap_or_default().to_owned())
+}
+
 async fn an_upload_needs_a_token_and_fills_a_volume(cx: Cx) -> Result {
     let key = cx.key("a");
     let mut history = cx.follow(&DATA_VOLUME, &key).await;
@@ -54,6 +70,7 @@ async fn an_upload_needs_a_token_and_fills_a_volume(cx: Cx) -> Result {
     let path = "/v1beta1/upload";
     assert_eq!(send(&cx, path, "", b"x").await?.0, StatusCode::BAD_REQUEST);
     assert_eq!(send(&cx, path, "Bearer forged", b"x").await?.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(send_all_first(&cx, "Bearer forged", 3 << 20).await?, "HTTP/1.1 401 Unauthorized");
     let token = format!("Bearer {}", token(&cx, "a").await?);
     until_phase(&cx, &key, "UploadReady").await?;
     let large = vec![1; 20 << 20];

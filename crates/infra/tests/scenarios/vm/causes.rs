@@ -1,7 +1,7 @@
 //! What keeps a machine from going on: each cause removed by itself.
 
 use serde_json::json;
-use trellis_infra::kinds::{NODE, POD, PVC, SECRET, VM, VMI};
+use trellis_infra::kinds::{EVENT, NODE, POD, PVC, RESOURCE_QUOTA, SECRET, VM, VMI};
 use trellis_infra::object::{Key, Object as _};
 use trellis_infra::world::hosts::Host;
 
@@ -17,6 +17,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(a_volume_is_missing),
         scenario!(a_claim_is_not_bound),
         scenario!(a_secret_is_missing),
+        scenario!(a_quota_is_used_up),
         scenario!(the_host_is_gone).with(|_| {}),
     ]
 }
@@ -84,6 +85,39 @@ async fn a_secret_is_missing(cx: Cx) -> Result {
     let plan = super::below(&cx, &vmi).plan();
     assert_eq!(plan.drive.label, "cidata");
     assert_eq!(plan.drive.files["user-data"], b"#cloud-config");
+    Ok(())
+}
+
+async fn a_quota_is_used_up(cx: Cx) -> Result {
+    cx.create(&RESOURCE_QUOTA, json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})).await?;
+    cx.until(&RESOURCE_QUOTA, &cx.key("q"), |quota| quota.at("/status/hard").is_object()).await?;
+    cx.create(&VM, machine("one", "Always")).await?;
+    until_phase(&cx, "one", "Running").await?;
+    let mut history = cx.follow(&VMI, &cx.key("two")).await;
+    cx.create(&VM, machine("two", "Always")).await?;
+    let refused = |vmi: &serde_json::Value| vmi.condition("Synchronized")["reason"] == "FailedCreate";
+    let vmi = cx.until(&VMI, &cx.key("two"), refused).await?;
+    assert!(vmi.condition("Synchronized").text("/message").contains("exceeded quota: q"), "{vmi}");
+    // Each attempt names another pod, and the wait for the next grows all the same.
+    let events = || {
+        let all = cx.client.cache(&EVENT).list(&cx.namespace);
+        all.into_iter().filter(|event| event["reason"] == "FailedCreate").collect::<Vec<_>>()
+    };
+    let told = |event: &serde_json::Value| event.number("/count").unwrap_or_default();
+    let all = cx.client.cache(&EVENT);
+    let mut changes = all.changes();
+    while events().iter().map(|event| told(event)).sum::<i64>() < 14 {
+        tokio::time::timeout(crate::context::PATIENCE, changes.recv()).await?;
+    }
+    let writes = history.states().len();
+    assert!(writes < 6, "{writes} writes while nothing happens");
+    let events = events();
+    assert!(events.len() <= 10, "{} events of one kind", events.len());
+    let words =
+        |event: &std::sync::Arc<serde_json::Value>| event.text("/message").starts_with("(combined from");
+    assert!(events.iter().any(words), "similar events are one");
+    cx.client.delete(&VM, &cx.key("one"), "").await?;
+    until_phase(&cx, "two", "Running").await?;
     Ok(())
 }
 

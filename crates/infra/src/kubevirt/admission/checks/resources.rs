@@ -42,6 +42,14 @@ fn memory(field: &Field, spec: &Value, causes: &mut Vec<Cause>) {
         let message = format!("{limit_field} '{}': must be greater than or equal to 0.", told(limit));
         causes.push(Cause::invalid(limit_field.clone(), message));
     }
+    for name in ["guest", "maxGuest"] {
+        let amount = spec.at(&format!("/domain/memory/{name}"));
+        if quantity::of(amount) < 0 {
+            let amount_field = field.child("domain.memory").child(name);
+            let message = format!("{amount_field} '{}': must be greater than or equal to 0.", told(amount));
+            causes.push(Cause::invalid(amount_field, message));
+        }
+    }
     if allowed > 0 && asked > allowed {
         let message =
             format!("{request_field} '{}' is greater than {limit_field} '{}'", told(request), told(limit));

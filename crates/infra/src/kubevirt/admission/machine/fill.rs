@@ -9,6 +9,7 @@ use crate::client::Identity;
 use crate::context::Context;
 use crate::kinds::DATA_SOURCE;
 use crate::kubevirt::admission::config::Config;
+use crate::kubevirt::admission::decode;
 use crate::kubevirt::admission::field::Field;
 use crate::kubevirt::shapes::{self, INSTANCETYPE, PREFERENCE, infer};
 use crate::object::{Key, Object as _};
@@ -24,6 +25,9 @@ const ARCHITECTURE_LABEL: &str = "template.kubevirt.io/architecture";
 pub async fn mutate(context: &Context, review: Review) -> Verdict {
     if review.object.is_deleting() || !review.object["spec"]["template"].is_object() {
         return Verdict::fine();
+    }
+    if let Some(problem) = decode::instance(&review.object, "spec.template.spec") {
+        return Verdict::denied(400, "", problem);
     }
     let mut causes = matcher_changes(&review.old, &review.object);
     causes.extend(matchers(&review.object));
@@ -48,7 +52,11 @@ pub async fn mutate(context: &Context, review: Review) -> Verdict {
     machine_type(&config, &mut vm, &preference);
     storage_class(&mut vm, &preference);
     if review.operation == "CREATE" {
-        let about = format!("{}/{}", review.namespace, review.name);
+        let mut about = format!("{}/{}", review.namespace, review.name);
+        if review.name.is_empty() {
+            // The server makes the name later: equal machines of one moment are told apart by their turn.
+            about = format!("{about}#{}", context.world.next_nameless());
+        }
         identity(context, &mut vm, &about);
         let machine = vm.text("/spec/template/spec/domain/machine/type");
         let has_bus = machine.contains("q35") || machine.starts_with("virt");

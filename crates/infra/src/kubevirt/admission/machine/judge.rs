@@ -6,7 +6,7 @@ use super::namespaced;
 use crate::context::Context;
 use crate::kubevirt::admission::config::Config;
 use crate::kubevirt::admission::field::Field;
-use crate::kubevirt::admission::{checks, defaults};
+use crate::kubevirt::admission::{checks, defaults, plug};
 use crate::kubevirt::shapes::{self, INSTANCETYPE, PREFERENCE, Problem, Shape, apply, require};
 use crate::object::Object as _;
 use crate::quantity;
@@ -28,7 +28,8 @@ pub async fn validate(context: &Context, review: Review) -> Verdict {
     if !causes.is_empty() {
         return Verdict::of_causes(causes);
     }
-    let causes = busy(&review.old, &vm);
+    let mut causes = busy(&review.old, &vm);
+    causes.extend(plug::added(&review.old, &vm));
     if !causes.is_empty() {
         return Verdict::of_causes(causes);
     }
@@ -124,7 +125,11 @@ fn run_strategy(config: &Config, field: &Field, spec: &Value, causes: &mut Vec<C
     }
     let known = match strategy.as_str().unwrap_or_default() {
         "Always" | "Halted" | "Manual" | "RerunOnFailure" | "Once" => true,
-        "WaitAsReceiver" => config.gate("DecentralizedLiveMigration"),
+        "WaitAsReceiver" if config.gate("DecentralizedLiveMigration") => {
+            let message = "WaitAsReceiver is not emulated: no machine can be received from another cluster";
+            causes.push(Cause::not_supported(field.child("runStrategy"), message));
+            true
+        }
         _ => strategy.is_null(),
     };
     if !known {
