@@ -13,6 +13,7 @@ use crate::auth::{self, Credential, PkiError, Secret};
 use crate::clock::{self, Clock};
 use crate::controllers::{self, Controllers};
 use crate::faults::FaultPlan;
+use crate::kinds::allocation::ServiceNetwork;
 use crate::server::{Parts, Server};
 use crate::service::{self, LabService};
 use crate::store::{Retention, Store, StoreError};
@@ -69,6 +70,10 @@ pub struct Options {
     pub history: Retention,
     /// Names and addresses clients know the server by, beyond those of loopback and of every cluster.
     pub names: Vec<String>,
+    /// The keys and certificates of a cluster that has them already; they go before those of the folder.
+    pub pki: Option<auth::Given>,
+    /// Where the addresses of Services are from. A store that was begun with another network keeps its ServiceCIDR.
+    pub services: ServiceNetwork,
 }
 
 impl Default for Options {
@@ -82,6 +87,8 @@ impl Default for Options {
             faults: FaultPlan::default(),
             history: Retention::default(),
             names: Vec::new(),
+            pki: None,
+            services: ServiceNetwork::default(),
         }
     }
 }
@@ -112,6 +119,8 @@ impl Lab {
             faults: options.faults,
             history: options.history,
             names: options.names,
+            pki: options.pki,
+            services: options.services,
         }
         .build(options.folder.as_deref())
         .await?;
@@ -167,6 +176,12 @@ impl Lab {
     /// A way in for connections that come from no socket.
     pub fn door(&self) -> Result<Door, LabError> {
         let tls = TlsAcceptor::from(Arc::new(auth::server_config(self.server.pki())?));
+        Ok(Door { server: Arc::clone(&self.server), tls })
+    }
+
+    /// A way in that shows another certificate than the server's own: one of several servers of the same cluster.
+    pub fn door_with(&self, serving: &Credential) -> Result<Door, LabError> {
+        let tls = TlsAcceptor::from(Arc::new(auth::server_config_with(self.server.pki(), serving)?));
         Ok(Door { server: Arc::clone(&self.server), tls })
     }
 

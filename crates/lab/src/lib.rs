@@ -33,6 +33,7 @@ mod service;
 pub mod status;
 pub mod store;
 pub(crate) mod table;
+pub(crate) mod together;
 pub(crate) mod webhook;
 
 pub use api::reply::Body;

@@ -33,7 +33,7 @@ pub(crate) struct Served {
     pub(crate) terminating: bool,
     /// True when this version looks just like the stored one.
     looks_as_stored: bool,
-    /// Objects written after this version have the defaults of the present schema.
+    /// When the schema became what it is: objects say which one shaped them.
     pub(crate) since: u64,
     pub(crate) source: Source,
 }
@@ -55,7 +55,7 @@ pub(crate) struct CustomFields {
     place: Option<usize>,
     /// True when what was noted as an object was written is what this version shows.
     indexed: bool,
-    /// What was written later knows the present definition.
+    /// What was shaped then or later knows the present definition.
     since: u64,
 }
 
@@ -65,7 +65,10 @@ impl CustomFields {
     pub(crate) fn read_anew(&self, record: &Record) -> Option<Vec<(String, String)>> {
         let noted = |name: &str| record.index.fields.iter().any(|(known, _)| known == name);
         let selectable = || self.kind.versions.iter().flat_map(|version| &version.selectable);
-        if self.indexed && record.version > self.since && selectable().all(|field| noted(&field.name)) {
+        if self.indexed
+            && record.index.shaped_at >= Some(self.since)
+            && selectable().all(|field| noted(&field.name))
+        {
             return None;
         }
         let mut object = record.parse();
@@ -93,8 +96,12 @@ pub(crate) fn builtin_fields(kind: &Gvk, object: &Value) -> Vec<(String, String)
 pub(crate) struct Registry {
     store: Arc<Store>,
     builtin: HashMap<String, Arc<Served>>,
+    builtin_alike: Alike,
     custom: RwLock<Custom>,
 }
+
+/// Resources by what they are stored as: the same objects under several names.
+type Alike = HashMap<GroupResource, Vec<Arc<Served>>>;
 
 /// The custom resources as of some version of their definitions.
 #[derive(Debug, Default)]
@@ -102,6 +109,7 @@ struct Custom {
     revision: u64,
     kinds: HashMap<String, Compiled>,
     served: HashMap<String, Arc<Served>>,
+    alike: Alike,
 }
 
 /// A definition that was compiled.
@@ -124,15 +132,25 @@ fn path(group: &str, version: &str, resource: &str) -> String {
     [group, version, resource].join("/")
 }
 
+/// Orders resources by what they are stored as.
+fn alike(served: &HashMap<String, Arc<Served>>) -> Alike {
+    let mut alike = Alike::new();
+    for one in served.values() {
+        alike.entry(one.stored_as.clone()).or_default().push(Arc::clone(one));
+    }
+    alike
+}
+
 impl Registry {
     pub(crate) fn new(store: Arc<Store>) -> Self {
-        let builtin = builtin::resources()
+        let builtin: HashMap<String, Arc<Served>> = builtin::resources()
             .iter()
             .map(|resource| {
                 (path(resource.group, resource.version, resource.plural), Arc::new(Served::builtin(resource)))
             })
             .collect();
-        Self { store, builtin, custom: RwLock::default() }
+        let builtin_alike = alike(&builtin);
+        Self { store, builtin, builtin_alike, custom: RwLock::default() }
     }
 
     /// The resource of a path, if it is served.
@@ -166,6 +184,14 @@ impl Registry {
             .or_else(|| self.refreshed(|custom| custom.served.values().find(same).cloned()))
     }
 
+    /// Every resource that shows the objects of this one, itself included.
+    pub(crate) fn alike(&self, served: &Served) -> Vec<Arc<Served>> {
+        if let Some(found) = self.builtin_alike.get(&served.stored_as) {
+            return found.clone();
+        }
+        self.refreshed(|custom| custom.alike.get(&served.stored_as).cloned().unwrap_or_default())
+    }
+
     /// Every resource that is served, custom ones included.
     pub(crate) fn all(&self) -> Vec<Arc<Served>> {
         let mut all: Vec<_> = self.builtin.values().cloned().collect();
@@ -184,6 +210,8 @@ impl Registry {
             }
         }
         let mut custom = self.custom.write();
+        // Somebody else may have read newer ones meanwhile.
+        let revision = self.store.revision(&of);
         if custom.revision != revision {
             let listing = self.store.list(&of, &Query::default(), |_, _| true);
             custom.rebuild(revision, &listing.records);
@@ -229,6 +257,7 @@ impl Custom {
                 (path, Arc::new(served))
             })
             .collect();
+        self.alike = alike(&self.served);
         self.kinds = kinds;
         self.revision = revision;
     }
@@ -497,10 +526,15 @@ impl Served {
         self.custom_version().is_some()
     }
 
+    /// True when an object is as this schema, or one after it, makes it. That it is newer says nothing: its writer may
+    /// have begun before the schema changed, and waited for a webhook since.
+    fn has_shaped(&self, record: &Record) -> bool {
+        record.index.shaped_at >= Some(self.since) && !record.index.gaps
+    }
+
     /// True when the stored bytes are the object in this version.
     pub(crate) fn shows_as_stored(&self, record: &Record) -> bool {
-        self.kind == self.storage_kind
-            && (!self.defaults_on_read() || (record.version > self.since && !record.index.gaps))
+        self.kind == self.storage_kind && (!self.defaults_on_read() || self.has_shaped(record))
     }
 
     /// True when only `apiVersion` tells this version from the stored one.
@@ -508,11 +542,55 @@ impl Served {
         match &self.source {
             Source::Builtin(_) => false,
             Source::Custom(kind, _) => {
-                kind.conversion == Conversion::None
-                    && self.looks_as_stored
-                    && record.version > self.since
-                    && !record.index.gaps
+                kind.conversion == Conversion::None && self.looks_as_stored && self.has_shaped(record)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::server::Server;
+    use crate::store::{Draft, Expect, Key, Retention};
+
+    fn definition(generation: u64, field: &Value) -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com", "uid": "u", "generation": generation},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "conversion": {"strategy": "None"},
+                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"a": field}}}}],
+            },
+            "status": {"conditions": [{"type": "Established", "status": "True"}]},
+        })
+    }
+
+    #[test]
+    fn objects_of_writers_that_began_before_the_schema_changed_are_shaped_on_reading() {
+        let store = Arc::new(Store::in_memory(crate::clock::system(), Retention::default()));
+        let registry = Registry::new(Arc::clone(&store));
+        let defined = |expect, object: Value| {
+            let draft = Draft::new(&object, Vec::new(), 0);
+            store.put(&definitions(), &Key::new("", "widgets.example.com"), expect, draft).unwrap().version
+        };
+        let widget = |served: &Served, name: &str| {
+            let object = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+                "metadata": {"name": name, "namespace": "default", "uid": name}});
+            let draft = Server::draft_of(served, &object).unwrap();
+            store.put(&served.stored_as, &Key::new("default", name), Expect::Absent, draft).unwrap()
+        };
+        let version = defined(Expect::Absent, definition(1, &json!({"type": "string"})));
+        let before = registry.find("example.com", "v1", "widgets").unwrap();
+        assert!(before.shows_as_stored(&widget(&before, "early")));
+        defined(Expect::Version(version), definition(2, &json!({"type": "string", "default": "x"})));
+        let after = registry.find("example.com", "v1", "widgets").unwrap();
+        // It was let in before the change, and waited for a webhook.
+        assert!(!after.shows_as_stored(&widget(&before, "slow")));
+        assert!(after.shows_as_stored(&widget(&after, "late")));
     }
 }

@@ -1,6 +1,7 @@
 //! The server as a `tower` service, and on a socket.
 
 mod gathered;
+mod lingering;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::attributes::User;
 use crate::server::{Peer, Server, handle};
 
 use gathered::Gathered;
+use lingering::Lingering;
 
 /// How many requests one HTTP/2 connection may have open.
 const STREAMS: u32 = 2_000;
@@ -110,6 +112,7 @@ pub(crate) async fn connection(
     let peer = Arc::new(Peer::Network(peer));
     let service = hyper::service::service_fn(move |request| {
         let (server, peer) = (Arc::clone(&server), Arc::clone(&peer));
+        let request = Lingering::wrap(request);
         // Large, and moved several times until it runs; so it has a place of its own.
         Box::pin(async move { Ok::<_, Infallible>(handle(&server, &peer, request).await) })
     });

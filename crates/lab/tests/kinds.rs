@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use trellis_lab::attributes::User;
-use trellis_lab::kinds::allocation::Taken;
+use trellis_lab::kinds::allocation::{ServiceNetwork, Taken};
 use trellis_lab::kinds::{self, WriteContext};
 use trellis_lab::names::Gvk;
 use trellis_lab::schema::builtin;
@@ -85,6 +85,10 @@ fn kind_of(object: &Value) -> Gvk {
 struct Free;
 
 impl Taken for Free {
+    fn network(&self) -> ServiceNetwork {
+        ServiceNetwork::default()
+    }
+
     fn address(&self, _: Ipv4Addr) -> bool {
         false
     }

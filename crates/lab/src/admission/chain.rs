@@ -19,6 +19,7 @@ use super::{Kinds, SharedAuthorizer, Warnings, json, security, warn};
 use crate::clock::Clock;
 use crate::names::GroupResource;
 use crate::reader::Reader;
+use crate::server::chance::Chance;
 use crate::status::Status;
 use crate::webhook::Client;
 
@@ -36,6 +37,8 @@ pub(crate) struct AdmissionParts {
     pub clock: Arc<dyn Clock>,
     /// Calls webhooks.
     pub client: Arc<Client>,
+    /// Where chance comes from.
+    pub chance: Arc<Chance>,
     /// Who may do what.
     pub authorizer: SharedAuthorizer,
 }
@@ -186,6 +189,10 @@ impl Admission {
 
     pub(super) fn kinds(&self) -> &dyn Kinds {
         &*self.parts.kinds
+    }
+
+    pub(super) fn chance(&self) -> &Chance {
+        &self.parts.chance
     }
 
     pub(super) fn client(&self) -> &Client {

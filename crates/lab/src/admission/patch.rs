@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::PatchFailure;
 use super::json::text;
+use crate::merge;
 
 /// What copies may add up to.
 const MOST_COPIED: usize = 3 * 1024 * 1024;
@@ -43,7 +44,8 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Resul
             let (place, key) = find(document, path).ok_or_else(|| {
                 other(format!("add operation does not apply: doc is missing path: \"{path}\": missing value"))
             })?;
-            add(place, &key, value()).map_err(|why| other(format!("error in add for path: '{path}': {why}")))
+            let value = bounded(path, value())?;
+            add(place, &key, value).map_err(|why| other(format!("error in add for path: '{path}': {why}")))
         }
         "remove" => {
             let (place, key) = find(document, path).ok_or_else(|| {
@@ -54,7 +56,7 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Resul
             remove(place, &key).map_err(|why| other(format!("error in remove for path: '{path}': {why}")))?;
             Ok(())
         }
-        "replace" => replace(document, path, value()),
+        "replace" => replace(document, path, bounded(path, value())?),
         "move" => {
             let (place, key) = find(document, from).ok_or_else(|| {
                 other(format!(
@@ -62,7 +64,7 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Resul
                 ))
             })?;
             let told = |why: String| other(format!("error in move for path: '{key}': {why}"));
-            let value = remove(place, &key).map_err(told)?;
+            let value = bounded(path, remove(place, &key).map_err(told)?)?;
             let (place, key) = find(document, path).ok_or_else(|| {
                 other(format!(
                     "move operation does not apply: doc is missing destination path: {path}: missing value"
@@ -80,6 +82,7 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Resul
                 .map_err(|why| other(format!("error in copy for from: '{from}': {why}")))?
                 .cloned()
                 .unwrap_or(Value::Null);
+            let value = bounded(path, value)?;
             *copied = copied.saturating_add(value.to_string().len());
             if *copied > MOST_COPIED {
                 return Err(other(format!(
@@ -98,6 +101,15 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Resul
         "test" => test(document, path, &value()),
         unknown => Err(other(format!("Unexpected kind: {unknown}"))),
     }
+}
+
+/// A value that may be put in this place: what walks objects does so by recursion, and operations can go on where the
+/// last one ended.
+fn bounded(path: &str, value: Value) -> Result<Value, Trouble> {
+    if merge::too_deep_at(path, &value) {
+        return Err(other(format!("value at path \"{path}\" is nested too deeply")));
+    }
+    Ok(value)
 }
 
 fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), Trouble> {
@@ -244,6 +256,17 @@ mod tests {
             failure(&json!([{"op": "add", "path": "/list/7", "value": 1}])),
             "error in add for path: '/list/7': Unable to access invalid index: 7: invalid index referenced"
         );
+    }
+
+    #[test]
+    fn operations_cannot_nest_without_end() {
+        let value = (0..60).fold(json!(1), |inner, _| json!({"a": inner}));
+        for operation in ["add", "replace"] {
+            let link = |place: usize| json!({"op": operation, "path": format!("/list{}", "/a".repeat(60 * place)), "value": value});
+            assert!(failure(&(0..4).map(link).collect()).ends_with("is nested too deeply"), "{operation}");
+        }
+        let copies = vec![json!({"op": "copy", "from": "/data", "path": "/data/a"}); 300];
+        assert!(failure(&copies.into()).ends_with("is nested too deeply"));
     }
 
     #[test]

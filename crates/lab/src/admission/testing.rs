@@ -84,6 +84,7 @@ pub(super) fn admission(objects: Fixture) -> Admission {
     Admission::new(AdmissionParts {
         client: Arc::new(Client::new(Arc::new(Endpoints::new(Arc::clone(&reader))))),
         reader,
+        chance: Arc::new(crate::server::chance::Chance::of(None, 0)),
         kinds: Arc::new(PlainKinds),
         clock: clock::system(),
         authorizer: Arc::new(AllowAll),

@@ -17,6 +17,7 @@ use crate::schema::decode;
 use crate::server::Server;
 use crate::status::Status;
 use crate::store::{Expect, Key, Record, Refusal};
+use crate::together::side_by_side;
 
 /// The finalizer of an object whose dependents go first.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -24,8 +25,6 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
 /// How often a deletion is tried again when somebody else was faster.
 const ATTEMPTS: usize = 64;
-/// How many objects of a collection are looked at in one go.
-const BATCH: usize = 500;
 
 /// What came of a deletion.
 #[derive(Debug)]
@@ -90,18 +89,15 @@ pub(crate) async fn collection(
     let given = body::delete_options(call)?;
     let options = DeleteOptions::read(call, given.as_ref())?;
     let listing = read::matching(server, served, &filter, 0);
-    for batch in listing.records.chunks(BATCH) {
-        for record in batch {
-            let object = record.parse();
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let key = Key::new(text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
-            match delete(server, call, served, &key, &options, Some(&filter)).await {
-                Ok(_) => {}
-                Err(status) if status.code == 404 => {}
-                Err(status) => return Err(status),
-            }
+    // Deletions that wait for the disk together share a commit.
+    let (options, filter) = (&options, &filter);
+    side_by_side(&listing.records, |record| async move {
+        match delete(server, call, served, &record.key, options, Some(filter)).await {
+            Err(status) if status.code != 404 => Err(status),
+            _ => Ok(()),
         }
-    }
+    })
+    .await?;
     let version = server.store().version();
     server.settled(version).await?;
     let metadata = json!({"resourceVersion": version.to_string()});

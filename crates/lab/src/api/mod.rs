@@ -5,6 +5,7 @@ mod change;
 pub(crate) mod delete;
 pub(crate) mod filter;
 mod identity;
+mod logs;
 pub(crate) mod negotiate;
 pub(crate) mod options;
 mod ownership;

@@ -17,6 +17,7 @@ use crate::server::Server;
 use crate::status::Status;
 use crate::store::{Listing, Record};
 use crate::table::{self, Column};
+use crate::together::side_by_side;
 
 /// How much of an object a row of a table carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +67,11 @@ impl Presenter {
         self.output.is_plain() && self.served.shows_as_stored(record)
     }
 
+    /// True when the stored bytes do not do, so that a webhook may have to be asked.
+    fn is_made_anew(&self, record: &Record) -> bool {
+        !self.served.shows_as_stored(record) && !self.served.differs_in_version_only(record)
+    }
+
     /// An object in the version of this resource, as JSON bytes.
     async fn body(&self, record: &Record) -> Result<Bytes, Status> {
         if self.served.shows_as_stored(record) {
@@ -112,10 +118,8 @@ impl Presenter {
         if self.output.view == View::Object && self.output.format == Format::Json && !self.output.pretty {
             return self.plain_list(listing, &metadata).await.map(Answer::Bytes);
         }
-        let mut objects = Vec::with_capacity(listing.records.len());
-        for record in &listing.records {
-            objects.push(self.server.read(&self.served, record).await?);
-        }
+        let mut objects =
+            side_by_side(&listing.records, |record| self.server.read(&self.served, record)).await?;
         let typed = matches!(self.served.source, Source::Builtin(_));
         Ok(Answer::Value(match self.output.view {
             View::Table => self.table(&objects, &metadata, true),
@@ -151,6 +155,8 @@ impl Presenter {
             json!(self.served.list_kind),
             json!(self.served.kind.api_version()),
         );
+        let anew: Vec<_> = listing.records.iter().filter(|record| self.is_made_anew(record)).collect();
+        let mut anew = side_by_side(&anew, |record| self.body(record)).await?.into_iter();
         let mut list = Vec::with_capacity(size + head.len() + 2);
         list.extend_from_slice(head.as_bytes());
         for (place, record) in listing.records.iter().enumerate() {
@@ -160,6 +166,8 @@ impl Presenter {
             if typed && self.served.shows_as_stored(record) {
                 list.push(b'{');
                 list.extend_from_slice(record.untyped());
+            } else if self.is_made_anew(record) {
+                list.extend_from_slice(&anew.next().unwrap_or_default());
             } else {
                 let body = self.body(record).await?;
                 list.extend_from_slice(&body);
@@ -174,14 +182,13 @@ impl Presenter {
         if self.output.view == View::Object && self.output.format != Format::Protobuf {
             return Ok(crate::store::line(word, &self.body(record).await?));
         }
+        // Events are made side by side: the first one is not the one whose object is there first.
+        let first = self.output.view == View::Table && !self.columns_sent.swap(true, Ordering::Relaxed);
         let object = self.server.read(&self.served, record).await?;
         let object = match self.output.view {
             View::Object => object,
             View::Metadata => self.metadata_of(&object),
-            View::Table => {
-                let first = !self.columns_sent.swap(true, Ordering::Relaxed);
-                self.table(std::slice::from_ref(&object), &object["metadata"], first)
-            }
+            View::Table => self.table(std::slice::from_ref(&object), &object["metadata"], first),
         };
         Ok(self.frame(word, &object))
     }

@@ -18,8 +18,9 @@ use crate::server::Server;
 use crate::status::{Cause, FieldProblem, Problem, Status};
 use crate::store::{Key, Listing, OutOfRange, Query, Record};
 
-/// How long a watch lasts when the client does not say.
-const DEFAULT_WATCH: Duration = Duration::from_mins(45);
+/// How long a watch lasts at least when the client does not say. It may be up to twice as long, so that not all clients
+/// come back at once.
+const DEFAULT_WATCH: Duration = Duration::from_mins(30);
 
 /// `GET` of one object.
 pub(crate) async fn get(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Result<Reply, Status> {
@@ -181,7 +182,7 @@ pub(crate) async fn watch(server: &Arc<Server>, call: &Call, served: &Arc<Served
         Some(seconds) if seconds > 0 => {
             Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX).min(86_400))
         }
-        _ => DEFAULT_WATCH,
+        _ => DEFAULT_WATCH.mul_f64(1.0 + server.chance().fraction(&["watch"])),
     };
     let media_type = match output.format {
         Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",

@@ -11,7 +11,7 @@ use super::present::Presenter;
 use super::reply::Reply;
 use super::write::{self, Change};
 use super::{Call, body, delete, identity, not_allowed, ownership, read, unknown_resource};
-use crate::admission::eviction;
+use crate::admission::eviction::{self, Eviction};
 use crate::admission::{Operation, Review};
 use crate::auth;
 use crate::clock::seconds;
@@ -253,8 +253,9 @@ async fn evict(server: &Arc<Server>, call: &Call) -> Result<Reply, Status> {
     options.unasked = true;
     call.warn_all(server.admission().validate(&review).await?);
     let key = call.key(&pods);
+    let mut charged = false;
     for _ in 0..EVICTION_ATTEMPTS {
-        match try_evict(server, call, &pods, &key, &options).await? {
+        match try_evict(server, call, &pods, &key, &options, &mut charged).await? {
             Tried::Evicted => {
                 let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
                 return Ok(Reply::object(201, &success, output));
@@ -274,13 +275,15 @@ enum Tried {
     Again,
 }
 
-/// Decides about an eviction, charges the budget and deletes the pod.
+/// Decides about an eviction, charges the budget and deletes the pod. A budget that was charged by an earlier attempt
+/// has had its say.
 async fn try_evict(
     server: &Arc<Server>,
     call: &Call,
     pods: &Arc<Served>,
     key: &Key,
     options: &DeleteOptions,
+    charged: &mut bool,
 ) -> Result<Tried, Status> {
     let budgets = GroupResource::new("policy", "poddisruptionbudgets");
     let record =
@@ -288,7 +291,11 @@ async fn try_evict(
     let pod = record.parse();
     delete::check_preconditions(pods, key, &pod, options)?;
     let found = Stored(Arc::clone(server.store())).list(&budgets, Some(&key.namespace));
-    let decision = eviction::evict(&pod, &found, server.clock().now())?;
+    let decision = if *charged {
+        Eviction { budget: None, only_as_it_is: false, on_conflict: None }
+    } else {
+        eviction::evict(&pod, &found, server.clock().now())?
+    };
     if let Some(update) = decision.budget.filter(|_| !options.dry_run) {
         let name = update.name.as_str();
         let mut budget =
@@ -299,6 +306,7 @@ async fn try_evict(
             if server.replace(&budgets, &Key::new(key.namespace.as_str(), name), budget).await?.is_none() {
                 return Ok(Tried::Again);
             }
+            *charged = true;
         }
     }
     let mut options = options.clone();
@@ -455,6 +463,12 @@ async fn connect(server: &Arc<Server>, call: &Call, served: &Arc<Served>) -> Res
     }
     if served.is_pod() && object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
         return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
+    }
+    if served.is_pod()
+        && call.attributes.subresource == "log"
+        && let Some(reply) = server.ask_kubelets(super::logs::path(call, &object)?).await?
+    {
+        return Ok(reply);
     }
     let what = format!("{}/{name}/{}", served.resource.resource, call.attributes.subresource);
     Err(Status::new(503, "ServiceUnavailable", format!("nothing in this lab answers for {what}")))

@@ -25,6 +25,7 @@ use super::present::Presenter;
 use crate::faults::{Passed, WatchFaults};
 use crate::status::Status;
 use crate::store::{Event, EventKind, OutOfRange, Record, Store, Subscription};
+use crate::together::side_by_side;
 
 /// How often a quiet watch says how far it is.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
@@ -343,14 +344,14 @@ impl Running {
         } else {
             let presenter = Arc::clone(&self.presenter);
             self.working = Some(Box::pin(async move {
-                let mut written = Vec::with_capacity(lines.len());
-                for line in lines {
-                    written.push(match line {
-                        Line::Written(line) => line,
-                        Line::Object(word, record) => presenter.event(word, &record).await?,
-                    });
-                }
-                Ok(written)
+                let presenter = &presenter;
+                side_by_side(&lines, |line| async move {
+                    match line {
+                        Line::Written(line) => Ok(line.clone()),
+                        Line::Object(word, record) => presenter.event(word, record).await,
+                    }
+                })
+                .await
             }));
             return;
         }

@@ -19,11 +19,11 @@ pub use csr::{SigningError, approved as approved_csr, sign as sign_csr, signed a
 pub use impersonate::{Impersonator, requested_user};
 pub use kubeconfig::{Identity as ClientIdentity, kubeconfig};
 pub use pki::{
-    AltName, Authority, Credential, Pki, PkiError, Subject, create_private_folder, open_private_file,
+    AltName, Authority, Credential, Given, Pki, PkiError, Subject, create_private_folder, open_private_file,
     write_secret_file,
 };
 pub use rbac::{Authorizer, Decision, Rule, UserRules, Verdict, aggregate, forbidden};
 pub use reviews::{Review, Reviews};
 pub use secret::Secret;
-pub use tls::server_config;
+pub use tls::{server_config, server_config_with};
 pub use tokens::{ISSUER, JWKS_CONTENT_TYPE, OIDC_CACHE_CONTROL, Tokens};

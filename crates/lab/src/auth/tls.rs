@@ -10,13 +10,18 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 use x509_parser::prelude::X509Certificate;
 
-use super::pki::{Pki, PkiError};
+use super::pki::{Credential, Pki, PkiError};
 
 /// The configuration of a server with these keys, for HTTP/2 and HTTP/1.1.
 ///
 /// A client without a certificate, or with one of somebody else's authority, still gets a connection: it is
 /// answered with 401 or as an anonymous user, as it would be by the real server. The authenticator verifies.
 pub fn server_config(pki: &Pki) -> Result<ServerConfig, PkiError> {
+    server_config_with(pki, &pki.serving)
+}
+
+/// The same for a server that shows a certificate of its own.
+pub fn server_config_with(pki: &Pki, serving: &Credential) -> Result<ServerConfig, PkiError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let wrong = |problem: rustls::Error| PkiError::Crypto(problem.to_string());
     let hints = [&pki.cluster, &pki.front_proxy]
@@ -27,7 +32,7 @@ pub fn server_config(pki: &Pki) -> Result<ServerConfig, PkiError> {
         .with_safe_default_protocol_versions()
         .map_err(wrong)?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![pki.serving.certificate_der()?], pki.serving.key_der()?)
+        .with_single_cert(vec![serving.certificate_der()?], serving.key_der()?)
         .map_err(wrong)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)

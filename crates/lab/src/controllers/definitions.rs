@@ -15,9 +15,7 @@ use crate::registry::{definitions as resource, established};
 use crate::server::Server;
 use crate::status::Status;
 use crate::store::{Change, EventKind, Key, Query, Store};
-
-/// How many objects are deleted side by side, so that they share a few commits.
-const SIDE_BY_SIDE: usize = 64;
+use crate::together::side_by_side;
 
 /// Keeps the status of definitions.
 #[derive(Debug)]
@@ -108,16 +106,12 @@ impl Definitions {
         self.progress(server, key, Termination::InProgress).await?;
         let of = objects_of(definition);
         let left = server.store().list(&of, &Query::default(), |_, record| !record.index.deleting).records;
-        for some in left.chunks(SIDE_BY_SIDE) {
-            // Nobody is asked: the objects cannot stay without their definition.
-            let options = DeleteOptions { unasked: true, ..DeleteOptions::default() };
-            let deletions = some.iter().map(|record| self.agent.delete(&of, &record.key, &options));
-            for outcome in futures::future::join_all(deletions).await {
-                if let Err(status) = outcome {
-                    self.progress(server, key, Termination::Failed(status.message.clone())).await?;
-                    return Err(status);
-                }
-            }
+        // Nobody is asked: the objects cannot stay without their definition.
+        let options = DeleteOptions { unasked: true, ..DeleteOptions::default() };
+        let deleted = side_by_side(&left, |record| self.agent.delete(&of, &record.key, &options)).await;
+        if let Err(status) = deleted {
+            self.progress(server, key, Termination::Failed(status.message.clone())).await?;
+            return Err(status);
         }
         if server.store().count(&of) > 0 {
             return Ok(());

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::agent::Agent;
 use super::{Controller, Interest, Next, Queue};
 use crate::clock::seconds;
+use crate::kinds::allocation::ServiceNetwork;
 use crate::names::GroupResource;
 use crate::status::Status;
 use crate::store::{Change, EventKind, Key};
@@ -14,10 +15,6 @@ use crate::store::{Change, EventKind, Key};
 const ADDRESS: &str = "192.0.2.1";
 /// The port that goes with it.
 const PORT: u16 = 6443;
-/// The address of the Service for that.
-const SERVICE_ADDRESS: &str = "10.96.0.1";
-/// Where addresses of Services are from.
-const SERVICE_NETWORK: &str = "10.96.0.0/16";
 /// The ConfigMap that tells since when unused tokens are looked for.
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
@@ -71,7 +68,8 @@ impl Controller for System {
         let (group, resource, namespace, name) = *item;
         let of = GroupResource::new(group, resource);
         if server.store().get(&of, &Key::new(namespace, name)).is_none() {
-            let mut object = object(resource, &seconds(server.clock().now()));
+            let now = seconds(server.clock().now());
+            let mut object = object(resource, &now, server.service_network());
             object["metadata"]["name"] = name.into();
             self.agent.create(&of, namespace, object).await?;
         }
@@ -86,7 +84,7 @@ impl System {
 }
 
 /// The object of a resource, but for its name.
-fn object(resource: &str, now: &str) -> Value {
+fn object(resource: &str, now: &str, services: ServiceNetwork) -> Value {
     let port = json!({"name": "https", "port": PORT, "protocol": "TCP"});
     match resource {
         "configmaps" => {
@@ -94,11 +92,11 @@ fn object(resource: &str, now: &str) -> Value {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"since": day}})
         }
         "servicecidrs" => json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {},
-            "spec": {"cidrs": [SERVICE_NETWORK]}}),
+            "spec": {"cidrs": [services.to_string()]}}),
         "services" => json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"labels": {"component": "apiserver", "provider": "kubernetes"}},
-            "spec": {"clusterIP": SERVICE_ADDRESS, "type": "ClusterIP", "sessionAffinity": "None",
+            "spec": {"clusterIP": services.first().to_string(), "type": "ClusterIP", "sessionAffinity": "None",
                 "ipFamilyPolicy": "SingleStack",
                 "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": PORT}]},
         }),

@@ -14,17 +14,68 @@ use super::view::{Edit, Look, Path, Problems, same};
 use super::{WriteContext, format};
 use crate::status::{FieldProblem, Problem, Status};
 
-/// The network of the addresses, and how many bits of them are its own.
-pub const ADDRESSES: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 96, 0, 0), 16);
+/// The network of the addresses of services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceNetwork {
+    address: Ipv4Addr,
+    bits: u8,
+}
+
+impl Default for ServiceNetwork {
+    fn default() -> Self {
+        Self { address: Ipv4Addr::new(10, 96, 0, 0), bits: 16 }
+    }
+}
+
+impl std::fmt::Display for ServiceNetwork {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl std::str::FromStr for ServiceNetwork {
+    type Err = String;
+
+    /// Reads a network of between 14 and about a million addresses, as servers take it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text} is no network of IPv4 addresses with 12 to 28 bits");
+        let (address, bits) = text.split_once('/').ok_or_else(bad)?;
+        let (address, bits): (Ipv4Addr, u8) =
+            (address.parse().map_err(|_| bad())?, bits.parse().map_err(|_| bad())?);
+        if !(12..=28).contains(&bits) {
+            return Err(bad());
+        }
+        let network = Self { address, bits };
+        Ok(Self { address: Ipv4Addr::from(u32::from(address) & !(network.size() - 1)), bits })
+    }
+}
+
+impl ServiceNetwork {
+    const fn size(self) -> u32 {
+        1 << (32 - self.bits)
+    }
+
+    /// The lower part is left to those who ask for something certain.
+    fn kept(self) -> u32 {
+        (self.size() / 16).clamp(16, 256).min(self.size() - 2)
+    }
+
+    /// The address of the service that every pod finds the server by.
+    pub fn first(self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.address) + 1)
+    }
+}
+
 /// The first and the last port.
 pub const PORTS: (u16, u16) = (30_000, 32_767);
 
-/// The lower part of each range is left to those who ask for something certain.
-const KEPT_ADDRESSES: u32 = 256;
+/// The lower part of the ports is left to those who ask for something certain.
 const KEPT_PORTS: u16 = 86;
 
 /// Says what is taken by other services, or by this one before the change.
 pub trait Taken {
+    /// Where addresses are from.
+    fn network(&self) -> ServiceNetwork;
     /// True when the address belongs to a service.
     fn address(&self, address: Ipv4Addr) -> bool;
     /// True when the port belongs to a service.
@@ -271,7 +322,7 @@ fn addresses(
     let wanted = spec.list("clusterIPs").first().map(|ip| ip.str().to_owned()).unwrap_or_default();
     if wanted.is_empty() {
         // A dry run shows an address that nobody gets.
-        let chosen = luck.map_or(Ok(ADDRESSES.0), |luck| free_address(taken, luck))?;
+        let chosen = luck.map_or(Ok(taken.network().address), |luck| free_address(taken, luck))?;
         spec.put("clusterIP", chosen.to_string());
         spec.put("clusterIPs", json!([chosen.to_string()]));
         return Ok(());
@@ -284,12 +335,12 @@ fn addresses(
     let Some(IpAddr::V4(address)) = format::sloppy_ip(&wanted) else {
         return Err(Refused::Internal(format!("failed to parse service IP {wanted:?}")));
     };
-    let (network, bits) = ADDRESSES;
-    let offset = u32::from(address).wrapping_sub(u32::from(network));
-    if offset == 0 || offset >= size() - 1 {
+    let network = taken.network();
+    let offset = u32::from(address).wrapping_sub(u32::from(network.address));
+    if offset == 0 || offset >= network.size() - 1 {
         return refuse(if luck.is_none() {
             format!(
-                "the provided IP ({address}) is not in the valid range. The range of valid IPs is {network}/{bits}"
+                "the provided IP ({address}) is not in the valid range. The range of valid IPs is {network}"
             )
         } else {
             "the provided network does not match the current range".to_owned()
@@ -301,15 +352,12 @@ fn addresses(
     Ok(())
 }
 
-const fn size() -> u32 {
-    1 << (32 - ADDRESSES.1)
-}
-
 /// Any free address of the upper part, or else of the lower one. The first and the last are nobody's.
 fn free_address(taken: &dyn Taken, luck: u32) -> Result<Ipv4Addr, Refused> {
-    let base = u32::from(ADDRESSES.0);
-    let last = size() - 2;
-    for (from, to) in [(KEPT_ADDRESSES + 1, last), (1, KEPT_ADDRESSES)] {
+    let network = taken.network();
+    let base = u32::from(network.address);
+    let (kept, last) = (network.kept(), network.size() - 2);
+    for (from, to) in [(kept + 1, last), (1, kept)].into_iter().filter(|(from, to)| from <= to) {
         let count = to - from + 1;
         let start = luck % count;
         let free = (0..count)
@@ -458,6 +506,10 @@ mod tests {
     struct Some2;
 
     impl Taken for Some2 {
+        fn network(&self) -> ServiceNetwork {
+            ServiceNetwork::default()
+        }
+
         fn address(&self, address: Ipv4Addr) -> bool {
             address == Ipv4Addr::new(10, 96, 0, 1)
         }
@@ -544,5 +596,19 @@ mod tests {
         let both =
             write(None, &json!({"ipFamilyPolicy": "PreferDualStack", "ports": [{"port": 80}]})).unwrap();
         assert_eq!(both["spec"]["ipFamilies"], json!(["IPv4"]));
+    }
+
+    #[test]
+    fn networks_are_read_and_have_room_at_both_ends() {
+        let network: ServiceNetwork = "172.30.5.9/28".parse().unwrap();
+        assert_eq!(
+            (network.to_string().as_str(), network.first().to_string().as_str()),
+            ("172.30.5.0/28", "172.30.5.1")
+        );
+        assert_eq!((network.size(), network.kept()), (16, 14));
+        assert_eq!(ServiceNetwork::default().kept(), 256);
+        for bad in ["", "10.0.0.0", "10.0.0.0/8", "10.0.0.0/29", "fd00::/112", "a/16", "10.0.0.0/x"] {
+            assert!(bad.parse::<ServiceNetwork>().is_err(), "{bad}");
+        }
     }
 }

@@ -142,7 +142,7 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Optio
     match operation["op"].as_str()? {
         "add" => {
             let value = value();
-            if depth(&value) + path?.matches('/').count() > DEEPEST {
+            if too_deep_at(path?, &value) {
                 return None;
             }
             add(document, path?, value)
@@ -155,6 +155,9 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Optio
             }
             path => {
                 let value = value();
+                if too_deep_at(path, &value) {
+                    return None;
+                }
                 let (parent, key) = find(document, path)?;
                 match parent {
                     Value::Object(fields) => {
@@ -171,7 +174,7 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Optio
         },
         "move" => {
             let value = remove(document, operation["from"].as_str()?)?;
-            if depth(&value) + path?.matches('/').count() > DEEPEST {
+            if too_deep_at(path?, &value) {
                 return None;
             }
             add(document, path?, value)
@@ -179,7 +182,7 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Optio
         "copy" => {
             let value = get(document, operation["from"].as_str()?)?.clone();
             *copied += serde_json::to_string(&value).map_or(0, |text| text.len());
-            if *copied > MOST_COPIED || depth(&value) + path?.matches('/').count() > DEEPEST {
+            if *copied > MOST_COPIED || too_deep_at(path?, &value) {
                 return None;
             }
             add(document, path?, value)
@@ -191,6 +194,12 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Optio
         }
         _ => None,
     }
+}
+
+/// True when a value in this place would make a document that is too deep. Every operation that puts one somewhere has
+/// to ask: each may go on where the last one ended.
+pub(crate) fn too_deep_at(path: &str, value: &Value) -> bool {
+    depth(value) + path.matches('/').count() > DEEPEST
 }
 
 /// How many levels of lists and objects are in a value.
@@ -368,5 +377,18 @@ mod tests {
         let mut operations = vec![json!({"op": "add", "path": "/a", "value": {}})];
         operations.extend(vec![json!({"op": "copy", "from": "/a", "path": "/a/a"}); 300]);
         assert!(json_patch(&json!({}), &Value::Array(operations), false).is_err());
+    }
+
+    #[test]
+    fn operations_that_go_on_where_the_last_one_ended_cannot_either() {
+        let value = (0..60).fold(json!(1), |inner, _| json!({"a": inner}));
+        for operation in ["add", "replace"] {
+            let chain = |links: usize| -> Value {
+                let link = |place: usize| json!({"op": operation, "path": format!("/x{}", "/a".repeat(60 * place)), "value": value});
+                (0..links).map(link).collect()
+            };
+            assert!(json_patch(&json!({}), &chain(3), false).is_ok(), "{operation}");
+            assert_eq!(json_patch(&json!({}), &chain(4), false).unwrap_err().code, 422, "{operation}");
+        }
     }
 }

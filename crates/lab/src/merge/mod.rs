@@ -30,7 +30,7 @@ pub(crate) use check::check;
 pub(crate) use combine::combine;
 pub(crate) use context::{Context, Versions};
 pub(crate) use json::json_kind;
-pub(crate) use json::{json_merge, json_patch, json_patch_unknown_fields};
+pub(crate) use json::{json_merge, json_patch, json_patch_unknown_fields, too_deep_at};
 pub(crate) use last_applied::{kind_text, named};
 pub(crate) use managed::check_entries;
 pub(crate) use manager::{check_manager, check_patch_options, manager_name};

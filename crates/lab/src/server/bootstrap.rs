@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::kinds::ServedKinds;
@@ -17,6 +18,7 @@ use crate::auth::{
 };
 use crate::clock::Clock;
 use crate::faults::FaultPlan;
+use crate::kinds::allocation::ServiceNetwork;
 use crate::lab::LabError;
 use crate::names::Gvk;
 use crate::openapi::OpenApi;
@@ -30,10 +32,6 @@ use crate::webhook;
 
 /// Objects of the real server's first start that are no roles.
 const OBJECTS: &str = include_str!("../../data/bootstrap.json");
-/// The address of the Service every pod finds the server by.
-const SERVICE_ADDRESS: &str = "10.96.0.1";
-/// The addresses of Services.
-const SERVICE_ADDRESSES: &str = "10.96.0.0/16";
 
 /// What a server is made of.
 pub(crate) struct Parts {
@@ -43,21 +41,27 @@ pub(crate) struct Parts {
     pub(crate) faults: FaultPlan,
     pub(crate) history: Retention,
     pub(crate) names: Vec<String>,
+    pub(crate) pki: Option<auth::Given>,
+    pub(crate) services: ServiceNetwork,
 }
 
 impl Parts {
     /// Builds the server, on what a folder holds or in memory, and stores what every cluster begins with.
-    pub(crate) async fn build(self, folder: Option<&Path>) -> Result<Arc<Server>, LabError> {
+    pub(crate) async fn build(mut self, folder: Option<&Path>) -> Result<Arc<Server>, LabError> {
         let now = self.clock.now();
         let names: Vec<AltName> = self.names.iter().map(|name| AltName::of_host(name)).collect();
         read_tables_meanwhile();
+        let given = self.pki.take().map(Pki::given).transpose()?;
         let (pki, store) = match folder {
             Some(folder) => {
                 auth::create_private_folder(folder)
                     .map_err(|source| LabError::Folder { folder: folder.to_owned(), source })?;
                 // Gathering what is random enough for keys takes a while.
                 let (pki, store) = std::thread::scope(|scope| {
-                    let pki = scope.spawn(|| Pki::load_or_generate(&folder.join("pki"), now, &names));
+                    let pki = scope.spawn(|| match given {
+                        Some(given) => Ok(given),
+                        None => Pki::load_or_generate(&folder.join("pki"), now, &names),
+                    });
                     let (clock, history) = (Arc::clone(&self.clock), self.history.clone());
                     let store = Store::open(&folder.join("store.redb"), clock, history, selectable_fields);
                     (pki.join(), store)
@@ -66,7 +70,7 @@ impl Parts {
                 (pki.unwrap_or_else(|_| Err(bug()))?, store?)
             }
             None => (
-                Pki::generate(now, &names)?,
+                given.map_or_else(|| Pki::generate(now, &names), Ok)?,
                 Arc::new(Store::in_memory(Arc::clone(&self.clock), self.history.clone())),
             ),
         };
@@ -90,15 +94,17 @@ impl Parts {
             .with_identity(&pki.front_proxy_client.certificate, pki.front_proxy_client.key.expose())
             .map_err(|error| PkiError::Crypto(error.to_string()))?;
         let webhooks = Arc::new(client);
+        let chance = Arc::new(super::chance::Chance::of(self.seed, store.version()));
         let admission = Admission::new(AdmissionParts {
             reader: Arc::clone(&reader),
             clock: Arc::clone(&self.clock),
             client: Arc::clone(&webhooks),
+            chance: Arc::clone(&chance),
             kinds: Arc::new(ServedKinds { registry: Arc::clone(&registry), clock: Arc::clone(&self.clock) }),
             authorizer: Arc::clone(&authorizer) as Arc<dyn crate::admission::Authorizer>,
         });
         Ok(Server {
-            chance: super::chance::Chance::of(self.seed),
+            chance,
             impersonator: Impersonator::new(Arc::clone(&authorizer)),
             reviews: auth::Reviews {
                 authorizer: Arc::clone(&authorizer),
@@ -106,7 +112,8 @@ impl Parts {
             },
             openapi: OpenApi::default(),
             flows: super::flow::Flows::default(),
-            services: Arc::default(),
+            services: Arc::new(Mutex::new(super::services::TakenByServices::of(self.services))),
+            service_network: self.services,
             remote: super::aggregate::Remote::default(),
             address: OnceLock::new(),
             clock: self.clock,
@@ -171,7 +178,7 @@ async fn first_objects(server: &Arc<Server>, now: Timestamp) -> Result<(), Statu
     objects.extend(crate::controllers::builtin_api_services(server));
     objects.push(json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
-        "spec": {"cidrs": [SERVICE_ADDRESSES]},
+        "spec": {"cidrs": [server.service_network.to_string()]},
     }));
     objects.push(json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -181,7 +188,7 @@ async fn first_objects(server: &Arc<Server>, now: Timestamp) -> Result<(), Statu
     objects.push(json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
-        "spec": {"clusterIP": SERVICE_ADDRESS, "type": "ClusterIP", "sessionAffinity": "None",
+        "spec": {"clusterIP": server.service_network.first().to_string(), "type": "ClusterIP", "sessionAffinity": "None",
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]},
     }));
     objects.push(json!({

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures::FutureExt as _;
-use http::header::{HeaderName, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::header::{CONNECTION, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::upgrade::OnUpgrade;
@@ -100,6 +100,7 @@ where
     let parameters = Parameters::parse(head.uri.query().unwrap_or_default());
     let (attributes, form) = request::target(&head.method, head.uri.path(), &parameters);
     let head_only = head.method == Method::HEAD;
+    let closes = head.version <= Version::HTTP_11;
     let mut call = Call {
         method: head.method,
         now: server.clock.now(),
@@ -132,6 +133,10 @@ where
     if matches!(reply.code, 401 | 403) {
         reply.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     }
+    // Nobody reads on after a body that was too long; HTTP/2 has no word for it, and needs none.
+    if reply.code == 413 && closes {
+        reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     // Only who is known is given a place in a queue.
     if !call.attributes.user.name.is_empty() {
         server.flows.tell(&server.store, &call.attributes, &mut reply.headers);
@@ -158,13 +163,35 @@ where
     B: HttpBody + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match time_allowed(&call.attributes, call.parameters.text("timeout"))? {
-        None => answer(server, peer, call, arrived).await,
+    let allowed = time_allowed(&call.attributes, call.parameters.text("timeout"))?;
+    server.identify(peer, call)?;
+    server.authorizer().check(&call.attributes)?;
+    // What the fault plan takes of the time is not the server's, and is not in its limit.
+    if let Some(trouble) = server.faults().trouble(&call.attributes) {
+        call.trouble = trouble;
+    }
+    if let Some(delay) = call.trouble.delay {
+        tokio::time::sleep(delay).await;
+    }
+    if let Some(time) = call.trouble.timeout_before {
+        tokio::time::sleep(time).await;
+        return Err(faults::timeout());
+    }
+    if let Some(code) = call.trouble.fail {
+        return Err(faults::failure(code, &call.attributes));
+    }
+    let outcome = match allowed {
+        None => answer(server, call, arrived).await,
         Some(time) => {
-            let answered = tokio::time::timeout(time, answer(server, peer, call, arrived)).await;
+            let answered = tokio::time::timeout(time, answer(server, call, arrived)).await;
             answered.unwrap_or_else(|_| Err(faults::timeout()))
         }
+    };
+    if let Some(time) = call.trouble.timeout_after {
+        tokio::time::sleep(time).await;
+        return Err(faults::timeout());
     }
+    outcome
 }
 
 /// How long a request may take, if it may not go on forever. Nobody gets more than our own limit.
@@ -185,31 +212,12 @@ fn time_allowed(attributes: &Attributes, asked: &str) -> Result<Option<Duration>
     Ok(Some(asked.map_or(LIMIT, |asked| asked.min(LIMIT))))
 }
 
-async fn answer<B>(
-    server: &Arc<Server>,
-    peer: &Peer,
-    call: &mut Call,
-    arrived: Arrived<B>,
-) -> Result<Reply, Status>
+/// Does what a request asks for.
+async fn answer<B>(server: &Arc<Server>, call: &mut Call, arrived: Arrived<B>) -> Result<Reply, Status>
 where
     B: HttpBody + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    server.identify(peer, call)?;
-    server.authorizer().check(&call.attributes)?;
-    if let Some(trouble) = server.faults().trouble(&call.attributes) {
-        call.trouble = trouble;
-    }
-    if let Some(delay) = call.trouble.delay {
-        tokio::time::sleep(delay).await;
-    }
-    if let Some(time) = call.trouble.timeout_before {
-        tokio::time::sleep(time).await;
-        return Err(faults::timeout());
-    }
-    if let Some(code) = call.trouble.fail {
-        return Err(faults::failure(code, &call.attributes));
-    }
     let outcome = if let Some(service) = server.aggregated(&call.attributes.path) {
         let Arrived { body, upgrade } = arrived;
         server.forward(call, &service, passed_on(body), upgrade).await
@@ -228,10 +236,6 @@ where
     // Whoever is refused, or told what would happen, was told what others have written: that has to be safe, too.
     if call.attributes.is_resource() && (outcome.is_err() || call.parameters.get("dryRun").is_some()) {
         server.settled(server.store().version()).await?;
-    }
-    if let Some(time) = call.trouble.timeout_after {
-        tokio::time::sleep(time).await;
-        return Err(faults::timeout());
     }
     outcome
 }

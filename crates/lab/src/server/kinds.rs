@@ -34,9 +34,8 @@ impl Kinds for ServedKinds {
     fn equivalents(&self, group: &str, version: &str, resource: &str, _: &str) -> Vec<Equivalent> {
         let Some(served) = self.registry.find(group, version, resource) else { return Vec::new() };
         self.registry
-            .all()
+            .alike(&served)
             .into_iter()
-            .filter(|other| other.stored_as == served.stored_as)
             .map(|other| Equivalent {
                 group: other.kind.group.clone(),
                 version: other.kind.version.clone(),

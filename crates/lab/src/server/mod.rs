@@ -2,7 +2,7 @@
 
 pub(crate) mod aggregate;
 mod bootstrap;
-mod chance;
+pub(crate) mod chance;
 mod convert;
 mod documents;
 pub(crate) mod flow;
@@ -22,6 +22,7 @@ use crate::admission::Admission;
 use crate::auth::{self, Authenticator, Authorizer, Impersonator, Pki, Reviews, Tokens};
 use crate::clock::Clock;
 use crate::faults::FaultPlan;
+use crate::kinds::allocation::ServiceNetwork;
 use crate::names::{GroupResource, Gvk};
 use crate::openapi::OpenApi;
 use crate::reader::Reader;
@@ -48,7 +49,7 @@ pub(crate) struct Server {
     registry: Arc<Registry>,
     clock: Arc<dyn Clock>,
     faults: FaultPlan,
-    chance: chance::Chance,
+    chance: Arc<chance::Chance>,
     pki: Arc<Pki>,
     authenticator: Arc<Authenticator>,
     impersonator: Impersonator,
@@ -61,6 +62,7 @@ pub(crate) struct Server {
     flows: flow::Flows,
     /// The addresses and ports that are taken.
     services: Arc<Mutex<services::TakenByServices>>,
+    service_network: ServiceNetwork,
     /// What is known about other servers.
     remote: aggregate::Remote,
     /// Where it listens, once it does.
@@ -85,6 +87,11 @@ impl Server {
 
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// Where the addresses of Services are from.
+    pub(crate) fn service_network(&self) -> ServiceNetwork {
+        self.service_network
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
@@ -160,19 +167,12 @@ impl Server {
 
     /// A random uid for something that is called like this.
     pub(crate) fn new_uid(&self, purpose: &[&str]) -> String {
-        let mut bytes = self.chance.bytes(purpose);
-        bytes[6] = (bytes[6] & 0x0f) | 0x40;
-        bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        let mut uid = String::with_capacity(36);
-        for (place, byte) in bytes.into_iter().enumerate() {
-            if matches!(place, 4 | 6 | 8 | 10) {
-                uid.push('-');
-            }
-            for digit in [byte >> 4, byte & 0x0f] {
-                uid.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-            }
-        }
-        uid
+        self.chance.uid(purpose)
+    }
+
+    /// Where chance comes from.
+    pub(crate) fn chance(&self) -> &chance::Chance {
+        &self.chance
     }
 
     /// A stored object in the version of a resource.
@@ -209,7 +209,7 @@ impl Server {
             return Err(Status::bad_request("the object is nested too deeply to be stored"));
         }
         let fields = served.selectable_fields(object);
-        Ok(Draft::new(object, fields))
+        Ok(Draft::new(object, fields, served.since))
     }
 
     /// An object in the version it is stored in.

@@ -12,12 +12,12 @@ use super::Server;
 use crate::admission::Review;
 use crate::admission::quota::Charged;
 use crate::controllers::addresses;
-use crate::kinds::allocation::Taken;
+use crate::kinds::allocation::{ServiceNetwork, Taken};
 use crate::kinds::{self, WriteContext};
 use crate::names::GroupResource;
 use crate::registry::Served;
 use crate::status::Status;
-use crate::store::{EventKind, Expect, Key, Query, Record, Store};
+use crate::store::{EventKind, Expect, Key, Query, Record, Refusal, Store};
 
 /// How often a charge is computed anew when a quota changes meanwhile.
 const CHARGE_ATTEMPTS: usize = 32;
@@ -63,6 +63,8 @@ impl Drop for Allocation {
 /// The addresses and ports Services have. It follows the store, so that a new Service costs no look at all others.
 #[derive(Debug, Default)]
 pub(super) struct TakenByServices {
+    /// Where addresses are from.
+    pub(super) network: ServiceNetwork,
     /// What happened up to this version is known.
     version: u64,
     addresses: HashSet<Ipv4Addr>,
@@ -85,6 +87,11 @@ fn held_by(service: &Value) -> (impl Iterator<Item = Ipv4Addr>, impl Iterator<It
 }
 
 impl TakenByServices {
+    /// Nothing is taken of a network yet.
+    pub(super) fn of(network: ServiceNetwork) -> Self {
+        Self { network, ..Self::default() }
+    }
+
     /// Takes in what happened to Services since the last time.
     fn catch_up(&mut self, store: &Store) {
         let services = GroupResource::new("", "services");
@@ -136,6 +143,10 @@ impl TakenByServices {
 }
 
 impl Taken for TakenByServices {
+    fn network(&self) -> ServiceNetwork {
+        self.network
+    }
+
     fn address(&self, address: Ipv4Addr) -> bool {
         self.addresses.contains(&address) || self.reserved_addresses.contains(&address)
     }
@@ -224,7 +235,9 @@ impl Server {
                 self.settled(record.version).await?;
                 Ok(Some(record))
             }
-            Err(_) => Ok(None),
+            Err(Refusal::Changed(_) | Refusal::Gone) => Ok(None),
+            // Trying again would not help.
+            Err(Refusal::Lost(error)) => Err(Status::internal(error.to_string())),
         }
     }
 }

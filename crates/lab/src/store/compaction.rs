@@ -36,7 +36,7 @@ impl Store {
     pub(crate) fn compact_past(&self) {
         self.forget_old();
         let (of, key) = (resource(), Key::new("", "last"));
-        let draft = Draft::new(&json!({"metadata": {"name": key.name}}), Vec::new());
+        let draft = Draft::new(&json!({"metadata": {"name": key.name}}), Vec::new(), 0);
         let expect = self.get(&of, &key).map_or(Expect::Absent, |record| Expect::Version(record.version));
         match self.put(&of, &key, expect, draft) {
             Ok(record) => {

@@ -93,7 +93,7 @@ fn maps() -> GroupResource {
 
 fn write(store: &Store, name: &str) -> Result<u64, Refusal> {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "uid": name}});
-    let draft = Draft::new(&object, Vec::new());
+    let draft = Draft::new(&object, Vec::new(), 0);
     store.put(&maps(), &Key::new("ns", name), Expect::Absent, draft).map(|record| record.version)
 }
 
@@ -153,7 +153,7 @@ async fn a_lost_disk_is_told_and_refuses_writes() {
         let told = store.usable().unwrap_err().to_string();
         assert!(told.contains(reason), "{told}");
         assert!(matches!(write(&store, "b"), Err(Refusal::Lost(_))));
-        let last = Draft::new(&json!({"metadata": {}}), Vec::new());
+        let last = Draft::new(&json!({"metadata": {}}), Vec::new(), 0);
         let removed = store.remove(&maps(), &Key::new("ns", "before"), safe, last);
         assert!(matches!(removed, Err(Refusal::Lost(_))));
         assert!(!has(&store, "b") && has(&store, "before"), "nothing is shown that cannot be kept");
@@ -198,7 +198,7 @@ fn objects_of_any_depth_are_read_back() {
     let depths = [1, 120, 125, 126, 127, 128, 129, 200, 399, 400, 463];
     let store = disk.open().unwrap();
     for depth in depths {
-        let draft = Draft::new(&object(depth), Vec::new());
+        let draft = Draft::new(&object(depth), Vec::new(), 0);
         store.put(&maps(), &Key::new("ns", format!("d{depth}")), Expect::Absent, draft).unwrap();
     }
     drop(store);

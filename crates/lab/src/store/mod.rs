@@ -273,6 +273,10 @@ impl Store {
             return Err(OutOfRange::Expired);
         }
         let Some(collection) = state.collections.get(of) else {
+            // Nobody knows what there was before the store was opened.
+            if version < state.origin {
+                return Err(OutOfRange::Expired);
+            }
             return Ok(Listing { version, records: Vec::new(), next: None, remaining: 0 });
         };
         let changed = collection.history.undo_to(version).ok_or(OutOfRange::Expired)?;
@@ -406,6 +410,7 @@ impl Store {
         let safe = self.told.durable.version();
         match state.collections.get(of) {
             Some(collection) => collection.history.visit(version, safe, show).ok_or(OutOfRange::Expired),
+            None if version < state.origin => Err(OutOfRange::Expired),
             None => Ok(ControlFlow::Continue(())),
         }
     }

@@ -229,7 +229,7 @@ mod tests {
         let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "owner"});
         let pod = |name: &str| {
             let object = json!({"metadata": {"name": name, "uid": name, "ownerReferences": [owner, owner]}});
-            Arc::new(Draft::new(&object, Vec::new()).finish(&Key::new("ns", name), 1))
+            Arc::new(Draft::new(&object, Vec::new(), 0).finish(&Key::new("ns", name), 1))
         };
         let (b, a) = (pod("b"), pod("a"));
         let mut owned = Owned::default();

@@ -60,6 +60,8 @@ pub struct Index {
     pub deleting: bool,
     /// True when the metadata has fields that say nothing, which readers of typed metadata never see.
     pub gaps: bool,
+    /// Since when there was the schema that shaped the object as it was written; none for what was read from disk.
+    pub shaped_at: Option<u64>,
 }
 
 /// A reference to an owner.
@@ -104,6 +106,7 @@ impl Index {
             finalizers: metadata["finalizers"].as_array().into_iter().flatten().map(text).collect(),
             deleting: metadata["deletionTimestamp"].is_string(),
             gaps: leaves_gaps(metadata),
+            shaped_at: None,
         }
     }
 }
@@ -141,7 +144,9 @@ impl Record {
     /// The object under another resource version.
     pub(crate) fn at_version(&self, version: u64) -> Record {
         let object = self.parse();
-        Draft::new(&object, self.index.fields.clone()).finish(&self.key, version)
+        let mut record = Draft::new(&object, self.index.fields.clone(), 0).finish(&self.key, version);
+        record.index.shaped_at = self.index.shaped_at;
+        record
     }
 
     /// The object, parsed. The body is always what we wrote ourselves, so a failure would be damage on disk.
@@ -167,9 +172,9 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Writes the object with a hole where `metadata.resourceVersion` goes.
-    pub(crate) fn new(object: &Value, fields: Vec<(String, String)>) -> Self {
-        let index = Index::of(object, fields);
+    /// Writes the object with a hole where `metadata.resourceVersion` goes. `shaped_at` tells the schema it was made by.
+    pub(crate) fn new(object: &Value, fields: Vec<(String, String)>, shaped_at: u64) -> Self {
+        let index = Index { shaped_at: Some(shaped_at), ..Index::of(object, fields) };
         let mut before = type_prefix(&object["apiVersion"], &object["kind"]);
         let rest = before.len();
         let mut after = Vec::new();
@@ -278,7 +283,7 @@ mod tests {
     use serde_json::json;
 
     fn round(object: Value) {
-        let record = Draft::new(&object, Vec::new()).finish(&Key::new("", "a"), 42);
+        let record = Draft::new(&object, Vec::new(), 0).finish(&Key::new("", "a"), 42);
         let mut expected = object;
         expected["metadata"]["resourceVersion"] = "42".into();
         assert_eq!(record.parse(), expected);

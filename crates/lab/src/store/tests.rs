@@ -15,7 +15,7 @@ fn object(name: &str, data: &str) -> Value {
 }
 
 fn put(store: &Store, name: &str, data: &str, expect: Expect) -> Result<u64, Refusal> {
-    let draft = Draft::new(&object(name, data), Vec::new());
+    let draft = Draft::new(&object(name, data), Vec::new(), 0);
     store.put(&maps(), &Key::new("ns", name), expect, draft).map(|record| record.version)
 }
 
@@ -50,7 +50,7 @@ fn pages_show_the_state_at_the_first_page() {
 
     // Between the pages one object goes, one changes and one comes.
     let c = store.get(&maps(), &Key::new("ns", "c")).unwrap();
-    store.remove(&maps(), &Key::new("ns", "c"), c.version, Draft::new(&c.parse(), Vec::new())).unwrap();
+    store.remove(&maps(), &Key::new("ns", "c"), c.version, Draft::new(&c.parse(), Vec::new(), 0)).unwrap();
     let d = store.get(&maps(), &Key::new("ns", "d")).unwrap();
     put(&store, "d", "2", Expect::Version(d.version)).unwrap();
     put(&store, "e", "1", Expect::Absent).unwrap();
@@ -71,7 +71,7 @@ fn old_events_are_dropped_and_asking_for_them_expires() {
     let retention = Retention { age: Duration::from_secs(10), least: 2, most: 4, most_bytes: usize::MAX };
     let event = |version: u64| {
         let record =
-            Arc::new(Draft::new(&object("a", "1"), Vec::new()).finish(&Key::new("ns", "a"), version));
+            Arc::new(Draft::new(&object("a", "1"), Vec::new(), 0).finish(&Key::new("ns", "a"), version));
         Arc::new(Event::new(EventKind::Modified, Key::new("ns", "a"), record, None))
     };
     let between = |history: &History, after, until| {
@@ -102,7 +102,7 @@ fn events_take_no_more_memory_than_they_may_and_go_when_they_are_old() {
     let mut history = History::beginning_at(0);
     let event = |version: u64| {
         let big = object("a", &"x".repeat(10_000));
-        let record = Arc::new(Draft::new(&big, Vec::new()).finish(&Key::new("ns", "a"), version));
+        let record = Arc::new(Draft::new(&big, Vec::new(), 0).finish(&Key::new("ns", "a"), version));
         Arc::new(Event::new(EventKind::Modified, Key::new("ns", "a"), record, None))
     };
     let versions = |history: &History, after| {
@@ -139,8 +139,9 @@ async fn what_was_settled_is_there_after_reopening() {
     let first = put(&store, "a", "1", Expect::Absent).unwrap();
     put(&store, "b", "1", Expect::Absent).unwrap();
     let b = store.get(&maps(), &Key::new("ns", "b")).unwrap();
-    let gone =
-        store.remove(&maps(), &Key::new("ns", "b"), b.version, Draft::new(&b.parse(), Vec::new())).unwrap();
+    let gone = store
+        .remove(&maps(), &Key::new("ns", "b"), b.version, Draft::new(&b.parse(), Vec::new(), 0))
+        .unwrap();
     store.settled(gone.version).await.unwrap();
     assert_eq!(tap.recv().await.unwrap().event.record.version, first);
     seen.reaches(gone.version).await;

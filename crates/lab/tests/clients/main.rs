@@ -8,6 +8,7 @@
 #[allow(dead_code, reason = "each test target uses its own part")]
 mod context;
 #[path = "../conformance/servers.rs"]
+#[allow(dead_code, reason = "each test target uses its own part")]
 mod servers;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test target uses its own part")]

@@ -27,7 +27,8 @@ const THREADS: usize = 12;
 /// How often a scenario may fail on the real server. Some break on purpose what all share there, such as discovery or
 /// an API service, and its controllers then take their time with the others; the lab gets one try.
 const TRIES_ON_THE_REAL: usize = 2;
-/// The file whose scenarios run on the real server only when they are asked for.
+/// The file whose scenarios have a real server of their own: webhooks that convert badly outlive them there, and no
+/// namespace of that server ends any more.
 const ALONE: &str = "crd_conversion";
 
 fn main() -> ExitCode {
@@ -41,22 +42,24 @@ fn main() -> ExitCode {
         }
     };
     servers::keep_panics();
-    let trials = servers.iter().flat_map(trials_of).collect();
+    let trials = match servers.iter().map(trials_of).collect::<support::Result<Vec<_>>>() {
+        Ok(trials) => trials.into_iter().flatten().collect(),
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            return ExitCode::FAILURE;
+        }
+    };
     let conclusion = libtest_mimic::run(&arguments, trials);
     // The servers end here, and not after the exit, so that they can remove their files.
     drop(servers);
     conclusion.exit_code()
 }
 
-/// All scenarios as trials of one server.
-fn trials_of(server: &Arc<Server>) -> Vec<Trial> {
-    let mut scenarios = scenarios::all();
-    // Webhooks that convert badly outlive their scenarios on the real server, and no namespace ends there any more.
-    if server.name() == "real" && !std::env::args().any(|word| word.contains(ALONE)) {
-        scenarios.retain(|(file, ..)| *file != ALONE);
-    }
+/// All scenarios as trials of one server, and of another one like it where they need their own.
+fn trials_of(server: &Arc<Server>) -> support::Result<Vec<Trial>> {
+    let alone = if server.name() == "real" { server.another()? } else { Arc::clone(server) };
     let trial = |(file, name, run): (&'static str, &'static str, context::Run)| {
-        let server = Arc::clone(server);
+        let server = Arc::clone(if file == ALONE { &alone } else { server });
         let about = format!("{file}-{name}");
         Trial::test(format!("{}::{file}::{name}", server.name()), move || {
             let tries = if server.name() == "real" { TRIES_ON_THE_REAL } else { 1 };
@@ -71,5 +74,5 @@ fn trials_of(server: &Arc<Server>) -> Vec<Trial> {
             outcome.map_err(|failure| Failed::from(failure.to_string()))
         })
     };
-    scenarios.into_iter().map(trial).collect()
+    Ok(scenarios::all().into_iter().map(trial).collect())
 }

@@ -73,6 +73,11 @@ impl Server {
         }
     }
 
+    /// Another server of this kind, which shares nothing with this one.
+    pub(crate) fn another(&self) -> Result<Arc<Self>> {
+        Self::new(self.kind)
+    }
+
     /// Runs one scenario to its end.
     pub(crate) fn run(&self, about: &str, run: Run) -> Result {
         let target = self.target()?;

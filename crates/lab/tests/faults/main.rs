@@ -33,11 +33,20 @@ impl Cluster {
 
     /// The same in a folder.
     async fn start_in(folder: Option<&Path>) -> Self {
-        let clock = Arc::new(TokioClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()));
-        let folder = folder.map(Path::to_owned);
-        let controllers = Controllers::Outside;
-        let lab = Lab::start(Options { folder, clock, seed: Some(1), controllers, ..Options::default() });
-        Self { lab: lab.await.unwrap() }
+        let start = || {
+            let clock = Arc::new(TokioClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()));
+            let folder = folder.map(Path::to_owned);
+            let controllers = Controllers::Outside;
+            Lab::start(Options { folder, clock, seed: Some(1), controllers, ..Options::default() })
+        };
+        // Tasks of a server that ended may hold its folder for a moment.
+        for _ in 0..500 {
+            if let Ok(lab) = start().await {
+                return Self { lab };
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Self { lab: start().await.unwrap() }
     }
 
     async fn open(&self, method: Method, path: &str, media_type: &str, body: String) -> http::Response<Body> {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use http::Method;
+use http::{Method, Request, Version};
+use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tower::ServiceExt as _;
 use trellis_lab::faults::{Fault, Matching, When};
 
-use crate::{Cluster, MAPS, config_map};
+use crate::{Cluster, JSON, MAPS, config_map};
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_is_as_long_as_it_says() {
@@ -21,6 +23,35 @@ async fn a_delay_is_as_long_as_it_says() {
         assert!(took >= wanted && took < wanted + Duration::from_secs(1), "{name}: {took:?}");
     }
     assert_eq!(cluster.lab.faults().fired(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_may_be_longer_than_the_server_lets_a_request_take() {
+    let cluster = Cluster::start().await;
+    let delay = Duration::from_secs(150);
+    cluster.lab.faults().add(Matching::new("create", "configmaps"), When::Occurrence(1), Fault::Delay(delay));
+    let start = Instant::now();
+    cluster.create("a", json!({})).await;
+    assert!(start.elapsed() >= delay);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_opened_again_neither_repeats_its_chances_nor_makes_up_its_past() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut uids = Vec::new();
+    for _ in 0..2 {
+        let cluster = Cluster::start_in(Some(folder.path())).await;
+        cluster.create("a", json!({})).await;
+        let path = format!("{MAPS}/a");
+        uids.push(cluster.get(&path).await.1["metadata"]["uid"].clone());
+        assert_eq!(cluster.send(Method::DELETE, &path, &Value::Null).await.0, 200);
+    }
+    assert_ne!(uids[0], uids[1]);
+    // Nobody has touched these since, and nobody knows whether there were any.
+    let cluster = Cluster::start_in(Some(folder.path())).await;
+    let then = "/api/v1/namespaces/default/podtemplates?resourceVersion=1&resourceVersionMatch=Exact";
+    let (code, answer) = cluster.get(then).await;
+    assert_eq!(code, 410, "{answer}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,4 +135,20 @@ async fn occurrences_are_counted_for_what_is_meant_only() {
     assert_eq!(put("3").await, 503);
     assert_eq!(put("3").await, 200);
     assert_eq!(faults.fired(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_beyond_the_limit_announces_the_end_of_the_connection() {
+    let cluster = Cluster::start().await;
+    for (version, announced) in [(Version::HTTP_11, Some("close")), (Version::HTTP_2, None)] {
+        let request = Request::post(MAPS)
+            .version(version)
+            .header("content-type", JSON)
+            .body(Full::new(bytes::Bytes::from(vec![b' '; 4 << 20])))
+            .unwrap();
+        let response = cluster.lab.service().oneshot(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), 413);
+        let told = response.headers().get("connection").map(|value| value.to_str().unwrap());
+        assert_eq!(told, announced, "{version:?}");
+    }
 }

@@ -169,3 +169,21 @@ async fn a_bookmark_never_overtakes_an_event() {
         writer.await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_name_no_time_end_at_various_ones() {
+    let cluster = Cluster::start().await;
+    let start = tokio::time::Instant::now();
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        ends.push(async {
+            let mut watch = cluster.watch("").await;
+            while watch.next().await.is_some() {}
+            start.elapsed().as_secs()
+        });
+    }
+    let mut ends = futures::future::join_all(ends).await;
+    ends.sort_unstable();
+    ends.dedup();
+    assert!(ends.len() == 3 && ends.iter().all(|end| (1800..=3605).contains(end)), "{ends:?}");
+}

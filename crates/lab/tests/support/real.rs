@@ -33,6 +33,31 @@ const CONTROLLERS: &[&str] = &[
     "validatingadmissionpolicy-status-controller",
 ];
 
+/// The controllers an infra cluster counts on beyond those of an API server alone.
+pub(crate) const CLUSTER_CONTROLLERS: &[&str] = &[
+    "cronjob-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "endpointslice-mirroring-controller",
+    "job-controller",
+    "node-lifecycle-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-expander-controller",
+    "persistentvolume-attach-detach-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "statefulset-controller",
+    "taint-eviction-controller",
+    "ttl-after-finished-controller",
+];
+
+/// What an API server needs beyond its own controllers for machines to join it with a token.
+pub(crate) const JOINING_CONTROLLERS: &[&str] =
+    &["bootstrap-signer-controller", "certificatesigningrequest-approving-controller"];
+
+/// The names the server is known by besides its address; the last one where machines join it.
+const NAMES: &[&str] = &["kubernetes.default.svc", "api.blue.example"];
+
 /// The running programs. They end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct RealCluster {
@@ -164,7 +189,7 @@ async fn until_ready(client: &Client, path: &str, programs: &mut [&mut Program])
 /// Writes what the programs read: certificates, keys and tokens.
 fn write_files(directory: &Path, authority: &Authority) -> Result {
     authority.identity().write(directory, "ca")?;
-    authority.server("kube-apiserver", &["kubernetes.default.svc"])?.write(directory, "server")?;
+    authority.server("kube-apiserver", NAMES)?.write(directory, "server")?;
     authority.client("front-proxy", &[])?.write(directory, "proxy")?;
     // The controllers are no subject of any scenario, so they need no fine-grained rights.
     authority
@@ -232,6 +257,7 @@ fn server_arguments(directory: &Path, store: u16, secure: u16, purpose: Purpose)
         ("tls-private-key-file", &file("server.key")),
         ("client-ca-file", &file("ca.crt")),
         ("token-auth-file", &file("tokens.csv")),
+        ("enable-bootstrap-token-auth", "true"),
         ("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
         ("service-account-key-file", &file("accounts.pub")),
         ("service-account-signing-key-file", &file("accounts.key")),

@@ -3,7 +3,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use rand::RngExt as _;
 use serde_json::{Value, json};
 
 use super::super::Kinds;
@@ -29,14 +28,6 @@ pub(super) struct Answer {
     pub(super) patch: Option<Vec<u8>>,
     pub(super) patch_type: String,
     result: Value,
-}
-
-/// A random uid.
-pub(super) fn new_uid() -> String {
-    let random: u128 = rand::rng().random();
-    let marked = (random & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
-    let hex = format!("{marked:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 /// The `AdmissionReview` for a webhook.

@@ -221,7 +221,7 @@ async fn exchange(
                 .to_owned(),
         ));
     };
-    let uid = exchange::new_uid();
+    let uid = admission.chance().uid(&["admission", &hook.name]);
     let asked =
         exchange::question(version, &uid, matched, review, admission.kinds()).map_err(Failure::Denied)?;
     let target =

@@ -85,6 +85,17 @@ impl Credential {
             .map_err(|problem| PkiError::Crypto(format!("not a certificate: {problem}")))
     }
 
+    /// Whether the certificate is the one of the key.
+    fn check(&self) -> Result<(), PkiError> {
+        let key = KeyPair::from_pem(self.key.expose())
+            .map_err(|_| PkiError::Crypto("not a private key".to_owned()))?;
+        let facts = read(&self.certificate_der()?).map_err(PkiError::Crypto)?;
+        if facts.subject_public_key_info != key.subject_public_key_info() {
+            return Err(PkiError::Crypto("the certificate is not the one of the key".to_owned()));
+        }
+        Ok(())
+    }
+
     /// The private key in DER.
     pub fn key_der(&self) -> Result<PrivateKeyDer<'static>, PkiError> {
         // The reason is left out: it could quote the key.
@@ -233,6 +244,23 @@ impl Authority {
     }
 }
 
+/// The keys and certificates of a cluster that somebody else made, all as PEM.
+#[derive(Debug, Clone)]
+pub struct Given {
+    /// The authority of the server and its clients.
+    pub cluster: Credential,
+    /// The authority of proxies that speak for others.
+    pub front_proxy: Credential,
+    /// The certificate the server shows.
+    pub serving: Credential,
+    /// What the server shows to aggregated API servers.
+    pub front_proxy_client: Credential,
+    /// What the server shows to kubelets.
+    pub kubelet_client: Credential,
+    /// The key that signs service-account tokens: PKCS 8, on the curve P-256.
+    pub service_accounts: Secret,
+}
+
 /// All keys and certificates of a cluster.
 #[derive(Debug)]
 pub struct Pki {
@@ -256,6 +284,22 @@ impl Pki {
         let cluster = Authority::generate("kubernetes", now)?;
         let front_proxy = Authority::generate("front-proxy-ca", now)?;
         Self::issue(cluster, front_proxy, Secret::new(new_key()?.serialize_pem()), now, extra)
+    }
+
+    /// Those that somebody else made. A certificate that is not the one of its key is refused here and not when the
+    /// first client comes.
+    pub fn given(given: Given) -> Result<Self, PkiError> {
+        for credential in [&given.serving, &given.front_proxy_client, &given.kubelet_client] {
+            credential.check()?;
+        }
+        Ok(Self {
+            cluster: Authority::from_pem(&given.cluster.certificate, &given.cluster.key)?,
+            front_proxy: Authority::from_pem(&given.front_proxy.certificate, &given.front_proxy.key)?,
+            serving: given.serving,
+            front_proxy_client: given.front_proxy_client,
+            kubelet_client: given.kubelet_client,
+            service_accounts: given.service_accounts,
+        })
     }
 
     /// Issues what is not kept.

@@ -15,6 +15,7 @@ use crate::crd::names::dns_subdomain;
 use crate::json::text;
 use crate::names::GroupResource;
 use crate::reader::Reader;
+use crate::server::chance::uuid;
 use crate::status::{FieldProblem, Problem, Status};
 
 const GROUP: &str = "authentication.k8s.io";
@@ -140,7 +141,7 @@ impl Tokens {
             "exp": start.saturating_add(if warns { A_YEAR } else { seconds }),
             "iat": start,
             "iss": self.issuer,
-            "jti": uuid(),
+            "jti": uuid(rand::random()),
             "kubernetes.io": kubernetes,
             "nbf": start,
             "sub": account_name(namespace, account),
@@ -318,14 +319,4 @@ fn get(reader: &dyn Reader, resource: &str, namespace: &str, name: &str) -> Resu
     reader
         .get(&GroupResource::new("", resource), namespace, name)
         .ok_or_else(|| Status::not_found("", resource, name))
-}
-
-/// A random identifier.
-fn uuid() -> String {
-    let number: u128 = rand::random();
-    // Version 4 of the variant everybody uses.
-    let number = (number & !(0xf << 76) & !(0b11 << 62)) | (4 << 76) | (0b10 << 62);
-    let digits = format!("{number:032x}");
-    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
-    parts.join("-")
 }

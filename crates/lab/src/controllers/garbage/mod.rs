@@ -20,11 +20,10 @@ use crate::registry;
 use crate::server::Server;
 use crate::status::Status;
 use crate::store::{Change, EventKind, Key, Owner, Query, Record, Store};
+use crate::together::side_by_side;
 
 use owners::{OwnerState, Reference, compare, describe, drops_blocker, state};
 
-/// How many dependents are let go side by side, so that they share a few commits.
-const SIDE_BY_SIDE: usize = 64;
 /// Who events are from.
 const COMPONENT: &str = "garbage-collector-controller";
 
@@ -313,10 +312,8 @@ impl Collector {
     /// Lets the dependents of an object go, then the object.
     async fn orphan(&self, store: &Store, object: &Object) -> Result<(), Status> {
         let owner = [object.uid.as_str()];
-        for some in object.dependents(store).chunks(SIDE_BY_SIDE) {
-            let released = some.iter().map(|dependent| self.drop_owners(dependent, &owner));
-            futures::future::join_all(released).await.into_iter().collect::<Result<(), Status>>()?;
-        }
+        let dependents = object.dependents(store);
+        side_by_side(&dependents, |dependent| self.drop_owners(dependent, &owner)).await?;
         self.drop_finalizer(object, ORPHAN).await
     }
 

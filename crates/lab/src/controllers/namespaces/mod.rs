@@ -19,13 +19,12 @@ use crate::registry::Served;
 use crate::server::Server;
 use crate::status::Status;
 use crate::store::{Change, EventKind, Key, Query, Record, Store};
+use crate::together::side_by_side;
 
 use conditions::{Remains, explained};
 
 /// What a namespace waits with until it is empty.
 const FINALIZER: &str = "kubernetes";
-/// How many objects are deleted side by side, so that they share a few commits.
-const SIDE_BY_SIDE: usize = 64;
 /// How many seconds those who have to finalize an object are given.
 const FINALIZER_ESTIMATE: i64 = 15;
 
@@ -34,7 +33,7 @@ const FINALIZER_ESTIMATE: i64 = 15;
 pub(super) enum Task {
     /// A namespace is ending.
     End(String),
-    /// An object was stored after its namespace had gone.
+    /// An object was stored although its namespace is ending or gone: whoever wrote it was let in before.
     Late(GroupResource, Key),
 }
 
@@ -68,10 +67,11 @@ impl Controller for Namespaces {
                 EventKind::Modified => false,
                 EventKind::Deleted => !namespace.is_empty(),
                 EventKind::Added => {
-                    let there = |store: Arc<Store>| {
-                        store.get(&namespaces, &Key::new("", namespace.as_str())).is_some()
+                    let stays = |store: Arc<Store>| {
+                        let found = store.get(&namespaces, &Key::new("", namespace.as_str()));
+                        found.is_some_and(|record| !record.index.deleting)
                     };
-                    !namespace.is_empty() && !store.upgrade().is_some_and(there)
+                    !namespace.is_empty() && !store.upgrade().is_some_and(stays)
                 }
             }
         })
@@ -84,6 +84,9 @@ impl Controller for Namespaces {
         {
             self.ending.insert(record.key.name.clone());
             queue.add(Task::End(record.key.name.clone()));
+        }
+        for (of, key) in without_namespace(server.store()) {
+            queue.add(Task::Late(of, key));
         }
     }
 
@@ -106,14 +109,18 @@ impl Controller for Namespaces {
         }
     }
 
-    async fn work(&mut self, task: &Task, _: &mut Queue<Task>) -> Result<Next, Status> {
+    async fn work(&mut self, task: &Task, queue: &mut Queue<Task>) -> Result<Next, Status> {
         let Some(server) = self.agent.server() else { return Ok(Next::Done) };
         match task {
             Task::End(name) => self.end(&server, name).await,
             Task::Late(of, key) => {
-                let namespace = Key::new("", key.namespace.as_str());
-                if server.store().get(&resource(), &namespace).is_none() {
-                    self.agent.delete(of, key, &background()).await?;
+                match server.store().get(&resource(), &Key::new("", key.namespace.as_str())) {
+                    Some(namespace) if !namespace.index.deleting => {}
+                    // It goes with the rest, in good order.
+                    Some(namespace) if waits(&namespace.parse()) => {
+                        queue.add(Task::End(key.namespace.clone()));
+                    }
+                    _ => self.agent.delete(of, key, &background()).await?,
                 }
                 Ok(Next::Done)
             }
@@ -131,9 +138,7 @@ impl Namespaces {
         let key = Key::new("", name);
         let Some(record) = server.store().get(&resource(), &key) else { return Ok(Next::Done) };
         let namespace = record.parse();
-        let waits =
-            namespace["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
-        if !record.index.deleting || !waits {
+        if !record.index.deleting || !waits(&namespace) {
             return Ok(Next::Done);
         }
         let now = server.clock().now();
@@ -205,14 +210,12 @@ impl Namespaces {
             let keep = |_: &Key, record: &Record| deleting_too || !record.index.deleting;
             server.store().list(of, &query, keep).records
         };
-        let mut failure = None;
-        for some in list(false).chunks(SIDE_BY_SIDE) {
-            let options = background();
-            let deletions = some.iter().map(|record| self.agent.delete(of, &record.key, &options));
-            for outcome in futures::future::join_all(deletions).await {
-                failure = failure.or(outcome.err());
-            }
-        }
+        let (options, there) = (&background(), list(false));
+        // Whatever cannot go keeps nothing else here.
+        let tried = side_by_side(&there, |record| async move {
+            Ok(self.agent.delete(of, &record.key, options).await.err())
+        });
+        let failure = tried.await.map_or_else(Some, |failures| failures.into_iter().flatten().next());
         let left = list(true);
         if left.is_empty() && failure.is_none() {
             return;
@@ -237,6 +240,26 @@ impl Namespaces {
             ));
         }
     }
+}
+
+/// True for a namespace that somebody still has to clear.
+fn waits(namespace: &Value) -> bool {
+    namespace["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+/// What is stored in namespaces that are not there, or that nobody clears any more: the server may have stopped before
+/// it was done with what came late.
+fn without_namespace(store: &Store) -> Vec<(GroupResource, Key)> {
+    let counts = |_: &Key, record: &Record| !record.index.deleting || waits(&record.parse());
+    let namespaces = store.list(&resource(), &Query::default(), counts).records;
+    let known: HashSet<&str> = namespaces.iter().map(|record| record.key.name.as_str()).collect();
+    let lost = |key: &Key, _: &Record| !key.namespace.is_empty() && !known.contains(key.namespace.as_str());
+    let mut found = Vec::new();
+    for of in store.resources() {
+        let records = store.list(&of, &Query::default(), lost).records;
+        found.extend(records.iter().map(|record| (of.clone(), record.key.clone())));
+    }
+    found
 }
 
 fn background() -> DeleteOptions {
@@ -269,3 +292,6 @@ fn finalized(mut namespace: Value) -> Value {
     }
     namespace
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use crate::api::reply::{Body, Reply};
 use crate::attributes::User;
 use crate::auth;
 use crate::status::Status;
-use crate::webhook;
+use crate::webhook::{self, Place, Target, Trust};
 
 /// How long another server may take to answer a question of ours.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -73,6 +73,27 @@ impl Server {
         }
         let code = response.status().as_u16();
         Ok(Reply { code, headers, body: Body::passed(response.into_body()) })
+    }
+
+    /// Asks the kubelets for something, and hands the answer on as it comes; nothing where no server of this process
+    /// answers for them.
+    pub(crate) async fn ask_kubelets(&self, path: String) -> Result<Option<Reply>, Status> {
+        let (namespace, name) = super::KUBELETS;
+        if self.webhooks.mounted(namespace, name).is_none() {
+            return Ok(None);
+        }
+        let place = Place::Service {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            port: 443,
+            path: String::new(),
+        };
+        let request = Request::builder().uri(path).body(webhook::full(Bytes::new()));
+        let request = request.map_err(|error| Status::internal(error.to_string()))?;
+        let response = self.webhooks.call(&Target { place, trust: Trust::Anything }, request).await;
+        let response = response.map_err(|error| Status::internal(error.to_string()))?;
+        let (code, headers) = (response.status().as_u16(), without_hops(response.headers()));
+        Ok(Some(Reply { code, headers, body: Body::passed(response.into_body()) }))
     }
 
     /// Joins the connections of a client and of the server it wants, until one of them ends or this server does.

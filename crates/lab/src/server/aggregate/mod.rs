@@ -21,6 +21,9 @@ use crate::webhook::{Endpoints, Place, Resolver as _, Target, Trust};
 /// The user the server itself is to others.
 const AGGREGATOR: &str = "system:kube-aggregator";
 
+/// The service the kubelets are behind: a server that is mounted there answers for what is inside of pods.
+pub(crate) const KUBELETS: (&str, &str) = ("trellis-lab", "kubelets");
+
 pub(crate) fn api_services() -> GroupResource {
     GroupResource::new("apiregistration.k8s.io", "apiservices")
 }
