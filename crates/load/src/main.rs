@@ -7,6 +7,7 @@ mod arguments;
 mod connection;
 mod fanout;
 mod loads;
+mod machines;
 mod memory;
 mod outcome;
 mod plan;

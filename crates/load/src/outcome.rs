@@ -59,7 +59,8 @@ fn per_operation(round: &Round) -> f64 {
     round.server.as_secs_f64() * 1e6 / operations
 }
 
-fn ratio(count: u64, time: Duration) -> f64 {
+/// So many in that time, for each second.
+pub(crate) fn ratio(count: u64, time: Duration) -> f64 {
     // A duration of so many seconds is the standard library's way from a large integer to a float.
     let count = Duration::from_secs(count).as_secs_f64();
     if time.is_zero() { 0.0 } else { count / time.as_secs_f64() }
@@ -75,7 +76,7 @@ fn middle(values: &[f64]) -> Option<f64> {
 }
 
 /// The latency that so many of a hundred do not exceed, in milliseconds.
-fn percentile(sorted: &[u32], hundredths: usize) -> Option<f64> {
+pub(crate) fn percentile(sorted: &[u32], hundredths: usize) -> Option<f64> {
     let place = (sorted.len() * hundredths).div_ceil(100).saturating_sub(1);
     sorted.get(place).map(|micros| f64::from(*micros) / 1000.0)
 }

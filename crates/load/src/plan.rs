@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::arguments::Arguments;
 use crate::fanout::FANOUTS;
 use crate::loads::LOADS;
-use crate::memory;
 use crate::outcome::{Outcome, Round};
 use crate::servers::{Server, Which};
 use crate::support::Result;
+use crate::{machines, memory};
 
 /// How long and how often.
 struct Effort {
@@ -35,6 +35,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Value {
     loads(arguments, &which, &effort, &mut report).await;
     if arguments.wants(memory::FULL) && !arguments.quick {
         report.push(memory::full(&which).await);
+    }
+    if arguments.wants(machines::NAME) {
+        report.extend(machines::measure(arguments, &which).await);
     }
     Value::from(report)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::connection::{Body, Dialer};
@@ -14,6 +14,7 @@ use crate::support::Result;
 use crate::support::certificates::Identity;
 use crate::support::program::Program;
 use crate::support::real::{self, Purpose};
+use crate::usage::Usage;
 
 /// How long a server may take until it is ready.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -32,6 +33,8 @@ pub(crate) enum Which {
 /// A running server. It ends when this is dropped.
 pub(crate) struct Server {
     pub(crate) dialer: Dialer,
+    /// A kubeconfig for a user with all rights.
+    pub(crate) kubeconfig: PathBuf,
     /// The processes that do the work.
     pub(crate) processes: Vec<u32>,
     /// From the start of the first program until it said it was ready.
@@ -39,6 +42,13 @@ pub(crate) struct Server {
     // The programs go before the directory they write to.
     _programs: Vec<Program>,
     _directory: TempDir,
+}
+
+impl Server {
+    /// What its processes used until now.
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        Usage::of(&self.processes)
+    }
 }
 
 impl Which {
@@ -79,6 +89,7 @@ async fn lab(program: &Path, directory: TempDir) -> Result<Server> {
     let ready = start.elapsed();
     Ok(Server {
         dialer,
+        kubeconfig,
         processes: vec![running.process()?],
         ready,
         _programs: vec![running],
@@ -89,17 +100,37 @@ async fn lab(program: &Path, directory: TempDir) -> Result<Server> {
 async fn real_server(parts: &Path, directory: TempDir) -> Result<Server> {
     let start = Instant::now();
     let real = real::launch(directory.path(), parts, Purpose::Measurements)?;
-    let (mut server, mut store) = (real.server, real.store);
     let dialer = Dialer::new(&real.base, &real.authority, &real.admin)?;
+    let kubeconfig = write_kubeconfig(directory.path(), &real)?;
+    let (mut server, mut store) = (real.server, real.store);
     until_ready(&dialer, start, &mut [&mut server, &mut store]).await?;
     let ready = start.elapsed();
     Ok(Server {
         dialer,
+        kubeconfig,
         processes: vec![server.process()?, store.process()?],
         ready,
         _programs: vec![server, store],
         _directory: directory,
     })
+}
+
+/// Writes a kubeconfig that has everything in it.
+fn write_kubeconfig(directory: &Path, real: &real::Launched) -> Result<PathBuf> {
+    let path = directory.join("load.kubeconfig");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "real",
+        "clusters": [{"name": "real", "cluster": {
+            "server": real.base, "certificate-authority-data": BASE64.encode(&real.authority),
+        }}],
+        "users": [{"name": "admin", "user": {
+            "client-certificate-data": BASE64.encode(&real.admin.certificate),
+            "client-key-data": BASE64.encode(&real.admin.key),
+        }}],
+        "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+    });
+    std::fs::write(&path, config.to_string())?;
+    Ok(path)
 }
 
 /// Asks a server until it says it is ready.
