@@ -18,8 +18,8 @@ use crate::output::Output;
 #[command(name = "trellis", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Args {
     /// What to print: text for people, or JSON for programs.
-    #[arg(long, short, global = true, value_enum, default_value_t = Format::Human)]
-    output: Format,
+    #[arg(long, short, global = true, value_enum, default_value_t = Printed::Human)]
+    output: Printed,
     /// When to use colours.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     color: Color,
@@ -27,13 +27,33 @@ pub(crate) struct Args {
     command: Command,
 }
 
-/// What a command prints.
+/// What a command is asked to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+enum Printed {
     /// Text, or YAML where manifests are printed.
     Human,
+    /// Text, with every column there is; only `get` has more than it shows.
+    Wide,
     /// JSON.
     Json,
+}
+
+/// Whom a command prints for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// People.
+    Human,
+    /// Programs.
+    Json,
+}
+
+impl From<Printed> for Format {
+    fn from(printed: Printed) -> Self {
+        match printed {
+            Printed::Human | Printed::Wide => Self::Human,
+            Printed::Json => Self::Json,
+        }
+    }
 }
 
 /// When colours are used.
@@ -59,10 +79,40 @@ enum Command {
     Convert(commands::convert::Convert),
     /// Document any field of any dialect, with what Trellis does with it.
     Explain(commands::explain::Explain),
+    /// Say whether an infra cluster can carry what manifests ask for.
+    Doctor(commands::doctor::Doctor),
+    /// Make a tenant cluster, or what it is made from.
+    Create(commands::create::Create),
+    /// Wait until a tenant cluster is as far as it is asked for.
+    WaitFor(commands::wait_for::WaitFor),
+    /// Take a tenant cluster, or its bootstrap machine, away.
+    Destroy(commands::destroy::Destroy),
+    /// Collect what shows how a tenant cluster is, in one archive without secrets.
+    Gather(commands::gather::Gather),
     /// Run an embedded Kubernetes API server on this machine.
     Lab(commands::lab::Lab),
+    /// Keep machines as machine objects ask: the controller of KKP's, OpenShift's and our own machine APIs.
+    Controller(Box<commands::controller::Controller>),
+    /// Hand configurations to machines that show their token.
+    MachineConfigServer(commands::machine_config_server::MachineConfigServer),
+    /// Print what runs the controller in a cluster: objects, a kustomization or a Helm chart.
+    InstallManifests(commands::install::InstallManifests),
+    /// Print the roles that the controller needs at one site, for an admin to hand out.
+    Rbac(commands::rbac::Rbac),
+    /// Show machines, pools or tenant clusters of every family in one table, live with --watch.
+    Get(commands::get::Get),
+    /// Set how many machines a pool has.
+    Scale(commands::scale::Scale),
+    /// Follow and steer the updates of a pool.
+    Rollout(commands::rollout::Rollout),
+    /// Empty a tenant's Node, or a host of the infra cluster, and show what it waits for.
+    Drain(commands::drain::Drain),
+    /// Let a Node or host take new pods or machines again.
+    Uncordon(commands::drain::Uncordon),
     /// Run everything on this machine: lab, controllers and a demo tenant.
     Up(commands::up::Up),
+    /// Stop what `up` runs, and with --purge remove what it made.
+    Down(commands::down::Down),
     /// Print a completion script for a shell.
     Completion(commands::completion::Completion),
     /// For the project's own chores.
@@ -106,21 +156,36 @@ impl From<DialectName> for Dialect {
 impl Args {
     /// What the command prints.
     pub(crate) fn format(&self) -> Format {
-        self.output
+        self.output.into()
     }
 
     /// Runs the command.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let Self { output, color, command } = self;
-        let output = Output::new(output, color);
+        let output = Output::new(output.into(), output == Printed::Wide, color);
         match command {
             Command::Validate(validate) => validate.run(output),
             Command::Render(render) => render.run(output),
             Command::Plan(plan) => plan.run(output),
             Command::Convert(convert) => convert.run(output),
             Command::Explain(explain) => explain.run(output),
+            Command::Doctor(doctor) => doctor.run(output),
+            Command::Create(create) => create.run(output),
+            Command::WaitFor(wait) => wait.run(output),
+            Command::Destroy(destroy) => destroy.run(output),
+            Command::Gather(gather) => gather.run(output),
             Command::Lab(lab) => lab.run(output),
+            Command::Controller(controller) => controller.run(output),
+            Command::MachineConfigServer(server) => server.run(output),
+            Command::InstallManifests(install) => install.run(output),
+            Command::Rbac(rbac) => rbac.run(output),
+            Command::Get(get) => get.run(output),
+            Command::Scale(scale) => scale.run(output),
+            Command::Rollout(rollout) => rollout.run(output),
+            Command::Drain(drain) => drain.run(output),
+            Command::Uncordon(uncordon) => uncordon.run(output),
             Command::Up(up) => up.run(output),
+            Command::Down(down) => down.run(output),
             Command::Completion(completion) => completion.run(),
             Command::Internal(internal) => internal.run(),
         }

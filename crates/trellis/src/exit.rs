@@ -14,18 +14,45 @@ pub(crate) enum Exit {
     BadManifest,
     /// A file could not be read, or the output not written.
     Files,
-    /// A plan holds a change that cannot be made.
+    /// A change cannot be made: a plan says so, or a precondition, or the server.
     Refused,
     /// Something would be lost, and `--strict` asked for that to be a failure.
     Lossy,
-    /// The command is not part of this build yet.
-    NotYet,
+    /// An object, or its whole kind, is not on the server.
+    NotFound,
+    /// The server cannot be reached, or does not know who asks.
+    Unreachable,
+    /// The user may not do this.
+    Forbidden,
+    /// What was waited for did not come in time.
+    TimedOut,
+    /// What was waited for will not come by itself.
+    Stalled,
+    /// An infra cluster cannot carry what is asked for.
+    Unfit,
+    /// Somebody ended it before it was done; the same command goes on.
+    Interrupted,
+    /// Something is left of what was to be taken away.
+    Leftovers,
 }
 
 impl Exit {
     /// All of them, for the reference.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Success, Self::BadManifest, Self::Files, Self::Refused, Self::Lossy, Self::NotYet];
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Success,
+        Self::BadManifest,
+        Self::Files,
+        Self::Refused,
+        Self::Lossy,
+        Self::NotFound,
+        Self::Unreachable,
+        Self::Forbidden,
+        Self::TimedOut,
+        Self::Stalled,
+        Self::Unfit,
+        Self::Interrupted,
+        Self::Leftovers,
+    ];
 
     /// The exit code. 1 is a bug, 2 a wrong command line.
     pub(crate) fn code(self) -> u8 {
@@ -35,7 +62,14 @@ impl Exit {
             Self::Files => 4,
             Self::Refused => 5,
             Self::Lossy => 6,
-            Self::NotYet => 7,
+            Self::NotFound => 8,
+            Self::Unreachable => 9,
+            Self::Forbidden => 10,
+            Self::TimedOut => 11,
+            Self::Stalled => 12,
+            Self::Unfit => 13,
+            Self::Interrupted => 14,
+            Self::Leftovers => 15,
         }
     }
 
@@ -47,11 +81,28 @@ impl Exit {
                 "The manifests have errors (or warnings, with `--strict`). Every one was printed; nothing was made of them."
             }
             Self::Files => "A file could not be read, or the output could not be written.",
-            Self::Refused => "`plan` found a change that cannot be made.",
+            Self::Refused => {
+                "A change cannot be made: `plan` found one, a precondition does not hold, or the server refuses it."
+            }
             Self::Lossy => {
                 "`convert --strict` would lose something, or lacks what the other dialect demands."
             }
-            Self::NotYet => "The command is not part of this build yet.",
+            Self::NotFound => "There is no such object on the server, or its kind is not installed there.",
+            Self::Unreachable => "The server cannot be reached, or does not accept the credentials.",
+            Self::Forbidden => "The user may not do this; the missing right is named.",
+            Self::TimedOut => {
+                "What was waited for did not come within `--timeout`; the last reason was printed."
+            }
+            Self::Stalled => {
+                "What was waited for will not come by itself: an update exceeded its progress deadline, or its template cannot be used."
+            }
+            Self::Unfit => {
+                "`doctor`, or `create cluster` before it began, found that the infra cluster cannot carry what is asked for."
+            }
+            Self::Interrupted => {
+                "`create cluster` was interrupted. What was made stays, and the same command goes on."
+            }
+            Self::Leftovers => "`destroy` ended with something left; all of it was listed.",
         }
     }
 }
@@ -88,6 +139,27 @@ pub(crate) enum Failure {
     /// The arguments do not fit together.
     #[error("{0}")]
     Usage(String),
+    /// A change cannot be made.
+    #[error("{0}")]
+    Rejected(String),
+    /// An object, or its kind, is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// The server cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The user may not do this.
+    #[error("{0}")]
+    Forbidden(String),
+    /// What was waited for did not come in time.
+    #[error("{0}")]
+    TimedOut(String),
+    /// What was waited for will not come by itself.
+    #[error("{0}")]
+    Stalled(String),
+    /// Somebody ended it.
+    #[error("interrupted: {0}")]
+    Interrupted(String),
 }
 
 impl Failure {
@@ -105,6 +177,13 @@ impl Failure {
         match self {
             Self::NoInput | Self::Usage(_) => ExitCode::from(2),
             Self::Read { .. } | Self::Write(_) | Self::Lab(_) | Self::Refused(_) => Exit::Files.into(),
+            Self::Rejected(_) => Exit::Refused.into(),
+            Self::NotFound(_) => Exit::NotFound.into(),
+            Self::Unreachable(_) => Exit::Unreachable.into(),
+            Self::Forbidden(_) => Exit::Forbidden.into(),
+            Self::TimedOut(_) => Exit::TimedOut.into(),
+            Self::Stalled(_) => Exit::Stalled.into(),
+            Self::Interrupted(_) => Exit::Interrupted.into(),
         }
     }
 }

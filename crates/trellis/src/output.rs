@@ -14,12 +14,14 @@ use crate::args::{Color, Format};
 pub(crate) struct Output {
     /// For people or for programs.
     pub(crate) format: Format,
+    /// With every column there is.
+    pub(crate) wide: bool,
     color: Color,
 }
 
 impl Output {
-    pub(crate) fn new(format: Format, color: Color) -> Self {
-        Self { format, color }
+    pub(crate) fn new(format: Format, wide: bool, color: Color) -> Self {
+        Self { format, wide, color }
     }
 
     /// Whether what goes to standard error is coloured.

@@ -24,7 +24,7 @@ pub(crate) fn pages() -> Vec<(String, String)> {
     pages.extend(
         Dialect::ALL.map(|dialect| (format!("fields-{}.md", dialect.as_str()), field_table(dialect))),
     );
-    for crd in trellis_api::trellis::crds() {
+    for crd in trellis_api::trellis::crds().into_iter().chain(trellis_api::machine_crds::machine_crds()) {
         let name =
             crd.pointer("/metadata/name").and_then(serde_json::Value::as_str).unwrap_or("crd").to_owned();
         pages.push((format!("crds/{name}.yaml"), to_yaml(&crd)));

@@ -341,13 +341,47 @@ fn a_closed_pipe_is_no_failure() {
 }
 
 #[test]
-fn up_says_what_is_missing_and_usage_errors_have_their_own_code() {
-    let output = trellis(&["up"]);
-    assert_eq!(code(&output), 7);
-    assert!(err(&output).contains("trellis lab"), "{}", err(&output));
+fn usage_errors_have_their_own_code() {
     assert_eq!(code(&trellis(&["frobnicate"])), 2);
     assert_eq!(code(&trellis(&["--version"])), 0);
     for shell in ["bash", "zsh", "fish"] {
         assert!(out(&trellis(&["completion", shell])).contains("trellis"));
     }
+}
+
+#[test]
+fn a_lab_that_does_not_run_is_said_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("lab");
+    let place = dir.to_str().unwrap();
+    let says_so = || {
+        let output = trellis(&["lab", "fail", "host-0001", "--dir", place]);
+        assert_ne!(code(&output), 0);
+        let words = format!("no lab runs in {place}; start it with: trellis lab --dir {place}");
+        assert!(err(&output).contains(&words), "{}", err(&output));
+    };
+    says_so();
+    // A lab that was stopped leaves its kubeconfig.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    std::fs::create_dir(&dir).unwrap();
+    let kubeconfig = format!(
+        "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
+         users: [{{name: a, user: {{token: t}}}}], clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]}}"
+    );
+    std::fs::write(dir.join("kubeconfig"), kubeconfig).unwrap();
+    says_so();
+}
+
+#[test]
+fn a_lab_that_is_refused_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("lab");
+    let place = dir.to_str().unwrap();
+    for wrong in [["--host-cpu", "many"], ["--settings", "/nowhere"], ["--token-auth-file", "/nowhere"]] {
+        let output = trellis(&[&["lab", "--dir", place], &wrong[..]].concat());
+        assert_ne!(code(&output), 0);
+        assert!(!dir.exists(), "{wrong:?}");
+    }
+    let output = trellis(&["lab", "--dir", place, "--hosts", "2", "--zones", "3"]);
+    assert!(err(&output).contains("--hosts 3") && !dir.exists(), "{}", err(&output));
 }

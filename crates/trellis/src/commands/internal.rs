@@ -22,17 +22,23 @@ enum Chore {
         #[arg(long)]
         out: PathBuf,
     },
+    /// Write what is installed in clusters into a folder: a kustomization and a chart.
+    GenerateDeploy {
+        /// The folder; it is made if it is not there.
+        #[arg(long)]
+        out: PathBuf,
+    },
 }
 
 impl Internal {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let Self { chore: Chore::GenerateReference { out } } = self;
-        for (name, text) in reference::pages() {
-            let file = out.join(name);
-            if let Some(folder) = file.parent() {
-                std::fs::create_dir_all(folder)?;
+        match self.chore {
+            Chore::GenerateReference { out } => super::write_files(&out, reference::pages())?,
+            Chore::GenerateDeploy { out } => {
+                let kustomize = trellis_install::kustomize::files(&trellis_install::Settings::default());
+                super::write_files(&out.join("kustomize"), kustomize)?;
+                super::write_files(&out.join("helm/trellis"), trellis_install::chart::files())?;
             }
-            std::fs::write(file, text)?;
         }
         Ok(Exit::Success)
     }

@@ -1,14 +1,30 @@
 //! One module for each command.
 
 pub(crate) mod completion;
+pub(crate) mod controller;
 pub(crate) mod convert;
+pub(crate) mod create;
+pub(crate) mod destroy;
+pub(crate) mod doctor;
+pub(crate) mod down;
+pub(crate) mod drain;
 pub(crate) mod explain;
+pub(crate) mod gather;
+pub(crate) mod get;
+pub(crate) mod install;
 pub(crate) mod internal;
 pub(crate) mod lab;
+mod logs;
+pub(crate) mod machine_config_server;
 pub(crate) mod plan;
+pub(crate) mod rbac;
 pub(crate) mod render;
+pub(crate) mod rollout;
+pub(crate) mod scale;
 pub(crate) mod up;
 pub(crate) mod validate;
+pub(crate) mod wait_for;
+pub(crate) mod webhook;
 
 use trellis_dialects::diagnostic::{Diagnostic, Diagnostics, Severity};
 use trellis_dialects::read::{Read, read};
@@ -50,4 +66,16 @@ fn is_usable(read: &Read, strict: bool) -> bool {
 fn unusable(read: &Read) -> Exit {
     let is_unreadable = read.diagnostics.iter().any(|diagnostic| diagnostic.code == UNREADABLE);
     if is_unreadable { Exit::Files } else { Exit::BadManifest }
+}
+
+/// Writes files into a folder, which is made if it is not there.
+fn write_files(folder: &std::path::Path, files: Vec<(String, String)>) -> Result<(), Failure> {
+    for (name, text) in files {
+        let file = folder.join(name);
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::write(file, text)?;
+    }
+    Ok(())
 }

@@ -72,7 +72,8 @@ impl Render {
     }
 }
 
-fn parse_image(address: &str) -> Result<ImageSource, String> {
+/// An image by its address, as flags name it.
+pub(crate) fn parse_image(address: &str) -> Result<ImageSource, String> {
     ImageSource::at(address)
         .ok_or_else(|| "an image begins with http://, https://, docker:// or oci-archive://".to_owned())
 }

@@ -43,6 +43,8 @@ pub(super) enum Control {
     Cut(Link),
     /// Mend a link that was cut.
     Mend(Link),
+    /// List the links that are cut.
+    Cuts(Where),
 }
 
 /// Which lab.
@@ -90,7 +92,7 @@ pub(super) struct Machine {
 pub(super) struct Reach {
     /// Who connects: NAMESPACE/MACHINE, pod/NAMESPACE/NAME, host/NAME or outside.
     from: String,
-    /// To whom: the same, or an address.
+    /// To whom: a machine, pod or host as above, NAME.NAMESPACE.svc of a Service, or an address.
     to: String,
     /// On which port.
     port: u16,
@@ -174,6 +176,9 @@ impl Control {
             }
             Self::Unrule(named) => (named.place, Method::DELETE, format!("/rules/{}", named.name), None),
             Self::Panic(machine) => {
+                if machine.key.split('/').count() != 2 {
+                    return Err(Failure::Usage(format!("{:?}: write it like default/web", machine.key)));
+                }
                 let body = json!({"message": machine.message.unwrap_or_default()});
                 (machine.place, Method::POST, format!("/machines/{}/panic", machine.key), Some(body))
             }
@@ -189,6 +194,7 @@ impl Control {
                 let body = link.body()?;
                 (link.place, Method::POST, "/cuts".to_owned(), Some(body))
             }
+            Self::Cuts(place) => (place, Method::GET, "/cuts".to_owned(), None),
             Self::Mend(link) => {
                 let body = link.body()?;
                 (link.place, Method::DELETE, "/cuts".to_owned(), Some(body))
@@ -217,12 +223,19 @@ impl Rule {
             let (Some(least), Some(most)) = (seconds(least), seconds(most)) else {
                 return Err(wrong("--delay", text, "5 or 5..20"));
             };
+            if most < least {
+                return Err(wrong("--delay", text, "5..20, the least first"));
+            }
             body["delay"] = json!({"min": least, "max": most});
         }
         if let Some(words) = &self.fail {
             body["effect"] = json!({"fail": words});
         } else if self.hang {
             body["effect"] = "hang".into();
+        } else if self.delay.is_none() {
+            return Err(Failure::Usage(
+                "a rule changes nothing without one of --delay, --fail and --hang".to_owned(),
+            ));
         }
         if let Some(times) = self.times {
             body["times"] = times.into();
@@ -260,14 +273,17 @@ impl Where {
     /// Asks the lab.
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let file = self.dir.join("kubeconfig");
+        if !file.exists() {
+            return Err(self.no_lab());
+        }
         let unreadable = |why: String| Failure::Read { name: file.display().to_string(), why };
-        let config = Kubeconfig::read_from(&file)
-            .map_err(|error| unreadable(format!("{error}; is a lab running with this --dir?")))?;
+        let config = Kubeconfig::read_from(&file).map_err(|error| unreadable(error.to_string()))?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
             .await
             .map_err(|error| unreadable(error.to_string()))?;
         let failed = |error: kube::Error| match error {
             kube::Error::Api(status) => Failure::Refused(status.message),
+            refused if is_refused(&refused) => self.no_lab(),
             other => Failure::Refused(format!("the lab does not answer: {other}")),
         };
         let client = kube::Client::try_from(config).map_err(failed)?;
@@ -279,6 +295,21 @@ impl Where {
             .map_err(|error| Failure::Usage(error.to_string()))?;
         client.request(request).await.map_err(failed)
     }
+
+    /// That there is no lab to be asked, and what to do about it.
+    fn no_lab(&self) -> Failure {
+        let dir = self.dir.display();
+        Failure::Refused(format!("no lab runs in {dir}; start it with: trellis lab --dir {dir}"))
+    }
+}
+
+/// Whether nobody listens where a lab did.
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_io = |error: &(dyn std::error::Error + 'static)| {
+        let io = error.downcast_ref::<std::io::Error>();
+        io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    std::iter::successors(Some(error), |error| error.source()).any(is_io)
 }
 
 /// An answer for people.
@@ -303,9 +334,8 @@ fn said(answer: &Value) -> String {
     match answer["kind"].as_str() {
         Some("HostList") => lines(&host),
         Some("Host") => host(answer),
-        Some("RuleList") => lines(&|rule| {
-            format!("{:<16} {:<20} {}", text(&rule["name"]), text(&rule["stage"]), rule["effect"])
-        }),
+        Some("RuleList") => lines(&rule_line),
+        Some("CutList") => lines(&|cut| format!("{:<28} {}", side(&cut["one"]), side(&cut["other"]))),
         Some("StorageClassCapacity") => match answer["free"].as_str() {
             Some(free) => format!("{free} still fit"),
             None => "it has no end".to_owned(),
@@ -313,6 +343,47 @@ fn said(answer: &Value) -> String {
         Some("Verdict") if answer["allowed"] == true => format!("yes: {}", text(&answer["why"])),
         Some("Verdict") => format!("no: {}", text(&answer["why"])),
         _ => "done".to_owned(),
+    }
+}
+
+/// A rule in a line: its name, its stage, for what, and what it does.
+fn rule_line(rule: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut words = vec![format!("{:<16} {:<20}", text(&rule["name"]), text(&rule["stage"]))];
+    let pairs = rule["match"].as_array().into_iter().flatten();
+    words.extend(pairs.map(|pair| format!("{}={}", text(&pair[0]), text(&pair[1]))));
+    let seconds = |end: &str| rule["delay"][end].as_f64().unwrap_or_default();
+    let (least, most) = (seconds("min"), seconds("max"));
+    if most > least {
+        words.push(format!("takes {least}..{most} s"));
+    } else if least > 0.0 {
+        words.push(format!("takes {least} s"));
+    }
+    match &rule["effect"] {
+        Value::String(word) if word == "hang" => words.push("hangs".to_owned()),
+        Value::Object(effect) => {
+            words.push(format!("fails: {}", effect.get("fail").map(text).unwrap_or_default()));
+        }
+        _ => {}
+    }
+    if let Some(times) = rule["times"].as_u64() {
+        words.push(format!("({times} more times)"));
+    }
+    words.join(" ")
+}
+
+/// A party of the network as people write it.
+fn side(party: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match party {
+        Value::Object(named) => named
+            .iter()
+            .map(|(kind, value)| match (kind.as_str(), value) {
+                ("labelled", pair) => format!("label/{}={}", text(&pair[0]), text(&pair[1])),
+                (kind, name) => format!("{kind}/{}", text(name)),
+            })
+            .collect(),
+        word => text(word),
     }
 }
 
@@ -325,6 +396,17 @@ mod tests {
         assert_eq!(party("api").unwrap(), "api");
         assert_eq!(party("label/a/b=c").unwrap(), json!({"labelled": ["a/b", "c"]}));
         assert!(party("nobody").is_err() && party("label/x").is_err());
+    }
+
+    #[test]
+    fn rules_and_cuts_tell_all_there_is() {
+        let rule = json!({"name": "r", "stage": "guest.boot", "match": [["/metadata/name", "web"]],
+            "delay": {"min": 1.0, "max": 5.0}, "effect": {"fail": "no root"}, "times": 2});
+        let line = said(&json!({"kind": "RuleList", "items": [rule]}));
+        assert!(line.ends_with("/metadata/name=web takes 1..5 s fails: no root (2 more times)"), "{line}");
+        let cut = json!({"one": {"labelled": ["a", "b"]}, "other": "outside"});
+        let line = said(&json!({"kind": "CutList", "items": [cut]}));
+        assert!(line.starts_with("label/a=b ") && line.ends_with(" outside"), "{line}");
     }
 
     #[test]

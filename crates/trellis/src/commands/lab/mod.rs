@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use trellis_infra::settings::{Manager, Settings};
 use trellis_lab::{Controllers, Lab as Server, Listening, Options, Secret, User, auth};
+
+pub(crate) use infra::{Cluster, Infra, chosen_seed};
 
 use crate::args::Format;
 use crate::exit::{Exit, Failure};
@@ -59,6 +62,16 @@ enum Who {
     Outside,
 }
 
+impl Who {
+    /// Leaves to a controller manager of somebody else's what it does on an infra cluster too: nodes, volumes,
+    /// endpoints and workloads.
+    fn hand_over(self, settings: &mut Settings) {
+        if self == Self::Outside {
+            settings.manager = Manager::Outside;
+        }
+    }
+}
+
 impl Lab {
     pub(crate) fn run(self, output: Output) -> Result<Exit, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -71,10 +84,24 @@ impl Lab {
 
 impl Run {
     async fn serve(self, output: Output) -> Result<Exit, Failure> {
+        let failed = |error: trellis_lab::LabError| Failure::Lab(error.to_string());
+        // What is wrong with the command line is said before there is a folder.
         let settings = self.infra.settings()?;
         let tokens = match &self.token_auth_file {
             Some(path) => read_tokens(path)?,
             None => Vec::new(),
+        };
+        let _claim = trellis_lab::claim_folder(&self.dir).map_err(failed)?;
+        let folder = (!self.memory).then_some(self.dir.as_path());
+        let settings = match settings {
+            Some((mut settings, is_seeded)) => {
+                if !is_seeded {
+                    settings.seed = infra::chosen_seed(folder)?;
+                }
+                self.controllers.hand_over(&mut settings);
+                Some(settings)
+            }
+            None => None,
         };
         let options = Options {
             folder: (!self.memory).then(|| self.dir.clone()),
@@ -86,18 +113,14 @@ impl Run {
             seed: self.infra.seed(),
             ..Options::default()
         };
-        let failed = |error: trellis_lab::LabError| Failure::Lab(error.to_string());
-        let _claim = trellis_lab::claim_folder(&self.dir).map_err(failed)?;
         let mut lab = Server::start(options).await.map_err(failed)?;
-        let listening = self.listen(&mut lab).await?;
+        let listening = listen(&mut lab, &self.dir, self.port, !self.memory).await?;
         let kubeconfig = self.dir.join("kubeconfig");
-        auth::write_secret_file(&kubeconfig, &listening.kubeconfig)
-            .map_err(|error| Failure::Lab(error.to_string()))?;
-        if !self.memory {
-            std::fs::write(self.dir.join("port"), listening.address.port().to_string())?;
-        }
         let cluster = match settings {
-            Some(settings) => Some(infra::Cluster::start(&lab, settings).await?),
+            Some(settings) => {
+                let (hosts, zones) = (self.infra.hosts(), self.infra.zones());
+                Some(infra::Cluster::start(&lab, settings, hosts, zones, folder).await?)
+            }
             None => None,
         };
         let described = match &cluster {
@@ -123,30 +146,49 @@ impl Run {
                 },
             ))?,
         }
-        interrupted().await?;
-        Ok(Exit::Success)
-    }
-
-    /// Listens on the port asked for, or on that of the last run, or on any.
-    async fn listen(&self, lab: &mut Server) -> Result<Listening, Failure> {
-        let failed = |error: trellis_lab::LabError| Failure::Lab(error.to_string());
-        if self.port != 0 {
-            return lab.listen(self.port).await.map_err(failed);
-        }
-        let last =
-            std::fs::read_to_string(self.dir.join("port")).ok().and_then(|text| text.trim().parse().ok());
-        if let Some(port) = last {
-            // Clients remember what a server at an address serves, so the old address is the best one.
-            if let Ok(listening) = lab.listen(port).await {
-                return Ok(listening);
+        let lost = async {
+            match &cluster {
+                Some(cluster) => cluster.lost().await,
+                None => std::future::pending().await,
             }
+        };
+        tokio::select! {
+            ended = interrupted() => ended?,
+            why = lost => return Err(Failure::Lab(why)),
         }
-        lab.listen(0).await.map_err(failed)
+        Ok(Exit::Success)
     }
 }
 
+/// Listens on the port asked for, or on that of the last run in the folder, or on any; and writes the kubeconfig there,
+/// and the port if it is to be kept.
+pub(crate) async fn listen(
+    lab: &mut Server,
+    folder: &Path,
+    port: u16,
+    is_kept: bool,
+) -> Result<Listening, Failure> {
+    let failed = |error: trellis_lab::LabError| Failure::Lab(error.to_string());
+    let kept = folder.join("port");
+    let last = std::fs::read_to_string(&kept).ok().and_then(|text| text.trim().parse().ok());
+    let listening = match last.filter(|_| port == 0) {
+        // Clients remember what a server at an address serves, so the old address is the best one.
+        Some(last) => match lab.listen(last).await {
+            Ok(listening) => listening,
+            Err(_) => lab.listen(0).await.map_err(failed)?,
+        },
+        None => lab.listen(port).await.map_err(failed)?,
+    };
+    if is_kept {
+        std::fs::write(kept, listening.address.port().to_string())?;
+    }
+    auth::write_secret_file(&folder.join("kubeconfig"), &listening.kubeconfig)
+        .map_err(|error| Failure::Lab(error.to_string()))?;
+    Ok(listening)
+}
+
 /// Waits for an interrupt or a request to end.
-async fn interrupted() -> std::io::Result<()> {
+pub(crate) async fn interrupted() -> std::io::Result<()> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => interrupt,
@@ -174,4 +216,18 @@ fn read_tokens(path: &Path) -> Result<Vec<(Secret, User)>, Failure> {
         tokens.push((Secret::new(token), user));
     }
     Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_outside_are_those_of_the_infra_cluster_too() {
+        let mut settings = Settings::default();
+        Who::Embedded.hand_over(&mut settings);
+        assert_eq!(settings.manager, Manager::Embedded);
+        Who::Outside.hand_over(&mut settings);
+        assert_eq!(settings.manager, Manager::Outside);
+    }
 }
