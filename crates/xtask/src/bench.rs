@@ -2,6 +2,7 @@
 
 mod arguments;
 mod catalogue;
+mod machines;
 mod measure;
 mod scale;
 mod servers;
@@ -40,18 +41,21 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
     }
     println!("\nsize of the program: {size} bytes ({})\n", mebibytes(size));
 
-    let servers = servers::measure(workspace, &program, &arguments)?;
+    let (servers, machines) = servers::measure(workspace, &program, &arguments)?;
     servers.print();
+    machines.print();
     let scale = scale::measure(workspace, &arguments)?;
     scale.print();
 
     if let Some(path) = &arguments.json {
         let entries: Vec<_> = results.iter().map(|(benchmark, result)| entry(benchmark, result)).collect();
-        let report = json!({ "program_bytes": size, "benchmarks": entries, "servers": servers.report(), "infra": scale.report() });
+        let report = json!({ "program_bytes": size, "benchmarks": entries, "servers": servers.report(),
+            "machines": machines.report(), "infra": scale.report() });
         fs::write(path, format!("{report:#}\n")).attempt(|| format!("write {}", path.display()))?;
         println!("written to {}", path.display());
     }
-    Ok(results.iter().all(|(_, result)| result.is_ok()) && servers.all_measured() && scale.all_measured())
+    let servers = servers.all_measured() && machines.all_measured() && scale.all_measured();
+    Ok(results.iter().all(|(_, result)| result.is_ok()) && servers)
 }
 
 /// Measures one benchmark in a directory of its own.
@@ -63,11 +67,16 @@ fn measure_one(benchmark: &Benchmark, program: &Path) -> Result<Measured> {
 
 /// Builds a program of the workspace for release, and asks cargo where it is.
 fn build(workspace: &Workspace, name: &str) -> Result<PathBuf> {
-    let mut command = workspace.cargo(&["build", "--release", "--package", name]);
+    built(workspace, &["build", "--release", "--package", name], name)
+}
+
+/// Has cargo build, and asks it where a program is.
+pub(crate) fn built(workspace: &Workspace, arguments: &[&str], name: &str) -> Result<PathBuf> {
+    let mut command = workspace.cargo(arguments);
     command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
-    let output = command.output().attempt(|| "run `cargo build`".to_owned())?;
+    let output = command.output().attempt(|| "run cargo".to_owned())?;
     if !output.status.success() {
-        return Err(Failure::new("the release build failed (see above)"));
+        return Err(Failure::new("the build failed (see above)"));
     }
     program_among(name, &String::from_utf8_lossy(&output.stdout))
         .ok_or_else(|| Failure::new(format!("cargo built no program called `{name}`")))

@@ -11,6 +11,7 @@ mod outcome;
 mod process;
 mod real_parts;
 mod scratch;
+mod simulate;
 mod suite;
 mod table;
 mod tiers;
@@ -28,10 +29,13 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
 chores:
-  test      [--only TIER,...] [--skip TIER,...] [--list]   run the test suite, tier by tier
+  test      [--only TIER,...] [--skip TIER,...] [--minutes N] [--list]
+                                                           run the test suite, tier by tier
   generate  [--check]                                      write (or check) the generated references
   lab-facts [--check] [--server KUBECONFIG]                write (or check) the tables the lab is compiled with
   bench     [--only WORDS,...] [--quick] [--json PATH]      measure the release build
+  simulate  [--core] [--scenario NAME] [--faults KIND] [--pairs] [--seeds N] [--plan LINE] [--list]
+                                                           have everything go wrong that can, at every point
   real-parts                                               get the real Kubernetes the lab is compared with";
 
 fn main() -> ExitCode {
@@ -57,6 +61,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         "generate" => generate::run(&Workspace::find()?, rest),
         "real-parts" => real_parts::run(&Workspace::find()?, rest),
         "lab-facts" => lab_facts::run(&Workspace::find()?, rest),
+        "simulate" => simulate::run(&Workspace::find()?, rest),
         "bench" => bench::run(&Workspace::find()?, rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -23,20 +23,25 @@ const PROGRESS: Duration = Duration::from_secs(15);
 /// A program, the Go package it is built from, and how it tells its version.
 struct Part {
     name: &'static str,
+    /// The folder of its module below ours; the same one for all that is Kubernetes.
+    module: &'static str,
     package: &'static str,
     version: &'static [&'static str],
 }
 
 /// All programs, the quickest to build first.
 const PARTS: &[Part] = &[
-    Part { name: "etcd", package: "./etcd", version: &["--version"] },
-    Part { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver", version: &["--version"] },
-    Part {
-        name: "kube-controller-manager",
-        package: "k8s.io/kubernetes/cmd/kube-controller-manager",
-        version: &["--version"],
-    },
-    Part { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl", version: &["version", "--client"] },
+    Part { name: "etcd", module: "", package: "./etcd", version: &["--version"] },
+    Part::of_kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", &["--version"]),
+    Part::of_kubernetes(
+        "kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        &["--version"],
+    ),
+    Part::of_kubernetes("kubectl", "k8s.io/kubernetes/cmd/kubectl", &["version", "--client"]),
+    Part::of_kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", &["--version"]),
+    Part::of_kubernetes("kubeadm", "k8s.io/kubernetes/cmd/kubeadm", &["version", "--output=short"]),
+    Part { name: "coredns", module: "coredns", package: ".", version: &["-version"] },
 ];
 
 /// Runs `cargo xtask real-parts`: gets the programs, and says where they are and what they are.
@@ -133,12 +138,26 @@ fn build(module: &Path, version: &str, directory: &Path, missing: &[&str]) -> Re
 }
 
 impl Part {
+    const fn of_kubernetes(
+        name: &'static str,
+        package: &'static str,
+        version: &'static [&'static str],
+    ) -> Self {
+        Self { name, module: "", package, version }
+    }
+
     /// Compiles the program to `target`, and says from time to time how far it is.
     fn build(&self, module: &Path, version: &str, target: &Path) -> Result<()> {
         let name = self.name;
         let start = Instant::now();
         let mut go = Command::new("go");
-        go.current_dir(module).args(["build", "-v", "-ldflags", &linker_flags(version), "-o"]);
+        go.current_dir(module.join(self.module)).args([
+            "build",
+            "-v",
+            "-ldflags",
+            &linker_flags(version),
+            "-o",
+        ]);
         go.arg(target).arg(self.package);
         // Pure Go, and nothing of the user's own settings: the cache is shared by all workspaces.
         go.env("CGO_ENABLED", "0").env("GOFLAGS", "-buildvcs=false").env("GOWORK", "off");
@@ -343,8 +362,8 @@ mod tests {
     #[test]
     fn programs_that_are_not_there_are_named() {
         let scratch = Scratch::new("test-real-parts").unwrap();
-        for name in ["etcd", "kubectl", "kube-apiserver"] {
-            fs::write(scratch.path().join(name), "").unwrap();
+        for part in PARTS.iter().filter(|part| part.name != "kube-controller-manager") {
+            fs::write(scratch.path().join(part.name), "").unwrap();
         }
         assert_eq!(missing_in(scratch.path()), ["kube-controller-manager"]);
     }

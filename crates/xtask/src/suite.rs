@@ -9,7 +9,7 @@ use crate::table;
 use crate::tiers::{TIERS, Tier};
 use crate::workspace::Workspace;
 
-const USAGE: &str = "usage: cargo xtask test [--only TIER,...] [--skip TIER,...] [--list]";
+const USAGE: &str = "usage: cargo xtask test [--only TIER,...] [--skip TIER,...] [--minutes N] [--list]";
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ struct Options {
     only: Vec<&'static str>,
     /// Not these tiers.
     skip: Vec<&'static str>,
+    /// No tier begins later than this after the first, so that whoever ends us early sees what held until then.
+    minutes: Option<u64>,
     /// Only say which tiers there are.
     list: bool,
 }
@@ -39,16 +41,17 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
         return Ok(true);
     }
 
-    let rows: Vec<Row> = chosen.map(|tier| run_tier(workspace, tier, &options)).collect();
+    let begun = Instant::now();
+    let rows: Vec<Row> = chosen.map(|tier| run_tier(workspace, tier, &options, begun.elapsed())).collect();
     print!("\n{}", closing(&rows));
     Ok(rows.iter().all(|row| row.outcome.is_fine()))
 }
 
 /// Runs one tier under its heading, and takes its time.
-fn run_tier(workspace: &Workspace, tier: &Tier, options: &Options) -> Row {
+fn run_tier(workspace: &Workspace, tier: &Tier, options: &Options, after: Duration) -> Row {
     let start = Instant::now();
-    let outcome = if options.skip.contains(&tier.name) {
-        Outcome::skipped("left out by --skip")
+    let outcome = if let Some(why) = options.leaves_out(tier, after) {
+        Outcome::skipped(why)
     } else {
         println!("\n==> {}: {}", tier.name, tier.about);
         tier.run(workspace)
@@ -78,6 +81,15 @@ fn closing(rows: &[Row]) -> String {
 }
 
 impl Options {
+    /// Why a tier whose turn comes after this time does not run, if it does not.
+    fn leaves_out(&self, tier: &Tier, after: Duration) -> Option<String> {
+        if self.skip.contains(&tier.name) {
+            return Some("left out by --skip".to_owned());
+        }
+        let minutes = self.minutes.filter(|minutes| after >= Duration::from_mins(*minutes))?;
+        Some(format!("no time left: its turn came after the {minutes} minutes of --minutes"))
+    }
+
     /// Reads the arguments after `test`.
     fn read(arguments: &[String]) -> Result<Self> {
         let mut options = Self::default();
@@ -90,6 +102,17 @@ impl Options {
             let list = match flag {
                 "--list" if glued.is_none() => {
                     options.list = true;
+                    continue;
+                }
+                "--minutes" => {
+                    let value = glued.or_else(|| rest.next().map(String::as_str));
+                    let wrong = || Failure::new(format!("`--minutes` needs a whole number\n{USAGE}"));
+                    options.minutes = Some(
+                        value
+                            .and_then(|value| value.parse().ok())
+                            .filter(|minutes| *minutes < 100_000)
+                            .ok_or_else(wrong)?,
+                    );
                     continue;
                 }
                 "--only" => &mut options.only,
@@ -121,6 +144,20 @@ mod tests {
 
     fn read(arguments: &[&str]) -> Result<Options> {
         Options::read(&arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn tiers_whose_turn_comes_late_are_skipped_and_say_so() {
+        let options = read(&["--minutes", "65", "--skip=clippy"]).unwrap();
+        let [format, clippy, ..] = TIERS else { panic!("there are tiers") };
+        let late = Duration::from_mins(65);
+        assert_eq!(options.leaves_out(format, Duration::from_mins(64)), None);
+        assert!(options.leaves_out(format, late).unwrap().contains("65 minutes"));
+        assert_eq!(options.leaves_out(clippy, Duration::ZERO).unwrap(), "left out by --skip");
+        assert_eq!(read(&[]).unwrap().leaves_out(format, late), None);
+        for wrong in [&["--minutes"][..], &["--minutes", "soon"], &["--minutes=-1"]] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ enum Work {
     Chore(fn(&Workspace) -> Result<Outcome>),
 }
 
-/// All tiers, in the order they run: cheap complaints first.
+/// All tiers, in the order they run: cheap complaints first, and the longest last.
 pub(crate) const TIERS: &[Tier] = &[
     Tier {
         name: "format",
@@ -67,28 +67,49 @@ pub(crate) const TIERS: &[Tier] = &[
     },
     Tier {
         name: "real server",
-        about: "the lab's scenarios hold on the real Kubernetes, and random sequences end alike on both",
+        about: "the lab's scenarios and what is installed hold on the real Kubernetes, and random sequences end alike on both",
         needs: &[Need::RealParts],
         work: Work::CargoTest {
             arguments: &[
                 "test",
-                "--package",
-                "trellis-lab",
+                // The whole workspace, so that the features are those of the tier `tests`: nothing is built twice.
+                "--workspace",
                 "--no-fail-fast",
                 "--test",
                 "conformance",
                 "--test",
                 "differential",
+                "--test",
+                "install",
             ],
             variables: &[("TRELLIS_CONFORMANCE", "real")],
         },
     },
     Tier {
-        name: "real infra",
-        about: "the infra cluster's scenarios hold beside the real Kubernetes",
+        name: "bootstrap",
+        about: "the real programs accept what machines boot with, and a rendered control plane runs",
+        needs: &[
+            Need::RealParts,
+            Need::Programs(&[
+                ("haproxy", "haproxy"),
+                ("keepalived", "keepalived"),
+                ("cloud-init", "cloud-init"),
+                ("systemd-analyze", "systemd"),
+            ]),
+        ],
+        work: Work::CargoTest {
+            arguments: &["test", "--workspace", "--no-fail-fast", "--test", "bootstrap"],
+            // Nothing is skipped: what is missing is a failure.
+            variables: &[("TRELLIS_BOOTSTRAP", "real")],
+        },
+    },
+    Tier {
+        name: "real machines",
+        about: "the machine controllers' scenarios hold with infra cluster and tenant on the real Kubernetes",
         needs: &[Need::RealParts],
         work: Work::CargoTest {
-            arguments: &["test", "--package", "trellis-infra", "--no-fail-fast", "--test", "scenarios"],
+            // Those of hours stay on the lab; the others are in modules of this name.
+            arguments: &["test", "--workspace", "--no-fail-fast", "--test", "machines", "everywhere"],
             variables: &[("TRELLIS_CONFORMANCE", "real")],
         },
     },
@@ -131,6 +152,15 @@ pub(crate) const TIERS: &[Tier] = &[
         about: "no dependency has a known vulnerability",
         needs: &[],
         work: Work::Chore(dependencies::check_advisories),
+    },
+    Tier {
+        name: "real infra",
+        about: "the infra cluster's scenarios hold beside the real Kubernetes",
+        needs: &[Need::RealParts],
+        work: Work::CargoTest {
+            arguments: &["test", "--workspace", "--no-fail-fast", "--test", "scenarios"],
+            variables: &[("TRELLIS_CONFORMANCE", "real")],
+        },
     },
 ];
 

@@ -19,6 +19,8 @@ pub(crate) enum Need {
     RealParts,
     /// The Go compiler.
     Go,
+    /// Programs, each with the Debian package it is in: there, or installed where that is possible.
+    Programs(&'static [(&'static str, &'static str)]),
 }
 
 impl Need {
@@ -28,6 +30,7 @@ impl Need {
             Self::Component(component, subcommand) => meet_component(workspace, component, subcommand),
             Self::Go if runs(Command::new("go").arg("version")) => Ok(()),
             Self::Go => Err("Go is not installed".to_owned()),
+            Self::Programs(programs) => meet_programs(programs),
             Self::RealParts => real_parts::obtain(workspace).map(drop).map_err(|failure| {
                 let message = failure.to_string();
                 let mut lines = message.lines();
@@ -53,6 +56,40 @@ fn meet_component(workspace: &Workspace, component: &str, subcommand: &str) -> R
         Err(_) => "rustup is not installed".to_owned(),
     };
     Err(format!("`cargo {subcommand}` is missing and could not be added: {why}"))
+}
+
+/// Looks for programs and asks apt for the packages of those that are missing.
+fn meet_programs(programs: &[(&str, &str)]) -> Result<(), String> {
+    let packages = || -> Vec<&str> {
+        programs.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect()
+    };
+    let missing = packages();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let wanted = missing.join(", ");
+    let is_root = process::capture(Command::new("id").arg("-u")).is_ok_and(|said| said.stdout.trim() == "0");
+    if !is_root {
+        return Err(format!(
+            "the Debian packages {wanted} are not installed, and only root could install them"
+        ));
+    }
+    println!("installing the Debian packages {wanted}");
+    let mut apt = Command::new("apt-get");
+    apt.args(["install", "--yes", "--no-install-recommends"]).args(&missing);
+    apt.env("DEBIAN_FRONTEND", "noninteractive");
+    match process::stream(&mut apt) {
+        Ok(_) if packages().is_empty() => Ok(()),
+        Ok(_) => Err(format!("the Debian packages {wanted} could not be installed (see above)")),
+        Err(_) => Err(format!("the Debian packages {wanted} are not installed, and there is no apt")),
+    }
+}
+
+/// True when a program is on the `PATH`, or where programs for administrators are.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(program)).any(|file: PathBuf| file.is_file())
 }
 
 /// Finds cargo-deny: our own copy, a suitable one on the `PATH`, or a new copy in the user's cache.
@@ -110,6 +147,13 @@ mod tests {
         assert!(!suits("0.19.4"));
         assert!(!suits("1.20.2"));
         assert!(!suits(""));
+    }
+
+    #[test]
+    fn programs_are_found_where_they_are() {
+        assert!(is_installed("sh"));
+        assert!(!is_installed("trellis-no-such-program"));
+        assert_eq!(meet_programs(&[("sh", "dash")]), Ok(()));
     }
 
     #[test]

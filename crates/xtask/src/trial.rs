@@ -25,7 +25,7 @@ pub(crate) fn run(command: impl Fn(&[&str]) -> Command) -> Result<Outcome> {
 /// How the tier ended, given the first attempt and a way to try one test again.
 fn conclude(first: &Attempt, mut again: impl FnMut(&str) -> Result<Attempt>) -> Result<Outcome> {
     let Some(failed) = first.worth_another_try() else {
-        return Ok(Outcome::of_tests(first.success, first.counts));
+        return Ok(Outcome::of_tests(first.success, first.counts).adding(&first.ignored()));
     };
     let mut counts = first.counts;
     let mut held = Vec::new();
@@ -37,7 +37,7 @@ fn conclude(first: &Attempt, mut again: impl FnMut(&str) -> Result<Attempt>) -> 
             held.push(name.as_str());
         }
     }
-    Ok(Outcome::of_tests(counts.failed == 0, counts).adding(&told(&held)))
+    Ok(Outcome::of_tests(counts.failed == 0, counts).adding(&told(&held)).adding(&first.ignored()))
 }
 
 /// What the closing table says of tests that held at the second try only.
@@ -51,6 +51,7 @@ struct Attempt {
     success: bool,
     counts: Counts,
     failed: Vec<String>,
+    ignored: Vec<String>,
 }
 
 impl Attempt {
@@ -58,9 +59,18 @@ impl Attempt {
     fn see(&mut self, line: &str) {
         if let Some(counts) = Counts::read(line) {
             self.counts += counts;
-        } else if let Some(name) = failed_test(line) {
-            self.failed.push(name);
+        } else if let Some((name, verdict)) = told_of(line) {
+            if verdict == "FAILED" {
+                self.failed.push(name);
+            } else if let Some(why) = verdict.strip_prefix("ignored, ") {
+                self.ignored.push(format!("{name} ({why})"));
+            }
         }
+    }
+
+    /// What the closing table says of tests that are not run, and why.
+    fn ignored(&self) -> String {
+        if self.ignored.is_empty() { String::new() } else { format!("not run: {}", self.ignored.join("; ")) }
     }
 
     /// The failed tests, when they are few and all there is to complain of.
@@ -77,11 +87,11 @@ fn attempt(command: &mut Command) -> Result<Attempt> {
     Ok(attempt)
 }
 
-/// The name in a line such as `test names::keeps ... FAILED`.
-fn failed_test(line: &str) -> Option<String> {
+/// The name and the verdict in a line such as `test names::keeps ... FAILED`.
+fn told_of(line: &str) -> Option<(String, String)> {
     let plain = without_colours(line);
     let (name, verdict) = plain.trim().strip_prefix("test ")?.split_once(" ... ")?;
-    (verdict == "FAILED").then(|| name.trim().to_owned())
+    Some((name.trim().to_owned(), verdict.to_owned()))
 }
 
 #[cfg(test)]
@@ -116,6 +126,14 @@ mod tests {
         assert_eq!(tried, ["b::c"]);
         assert!(outcome.is_fine());
         assert_eq!(outcome.words(), "2 tests, at the second try only: b::c");
+    }
+
+    #[test]
+    fn tests_that_are_not_run_are_named_with_their_reason() {
+        let lines =
+            ["test a::b ... ignored, red: it hangs", "test result: ok. 3 passed; 0 failed; 1 ignored"];
+        let outcome = conclude(&printed(true, &lines), |_| unreachable!()).unwrap();
+        assert_eq!(outcome.words(), "3 tests, 1 ignored, not run: a::b (red: it hangs)");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
+use super::machines::Machines;
 use super::{build, mebibytes};
 use crate::failure::{Attempt as _, Failure, Result};
 use crate::workspace::Workspace;
@@ -20,7 +21,11 @@ pub(super) struct Servers {
 }
 
 /// Builds the load, and lets it measure.
-pub(super) fn measure(workspace: &Workspace, program: &Path, arguments: &Arguments) -> Result<Servers> {
+pub(super) fn measure(
+    workspace: &Workspace,
+    program: &Path,
+    arguments: &Arguments,
+) -> Result<(Servers, Machines)> {
     let mut command = std::process::Command::new(build(workspace, "trellis-load")?);
     command.arg("--lab").arg(program);
     let alone = match real_parts::find(workspace) {
@@ -44,9 +49,10 @@ pub(super) fn measure(workspace: &Workspace, program: &Path, arguments: &Argumen
     if !output.status.success() {
         return Err(Failure::new("the servers could not be measured (see above)"));
     }
-    let measurements =
+    let mut measurements: Vec<Value> =
         serde_json::from_slice(&output.stdout).attempt(|| "read what `trellis-load` reports".to_owned())?;
-    Ok(Servers { measurements, alone })
+    let machines = Machines::out_of(&mut measurements);
+    Ok((Servers { measurements, alone }, machines))
 }
 
 impl Servers {
