@@ -348,6 +348,13 @@ func restart(ctx context.Context, w *world) error {
 			}
 			return both.events.next(ctx, "add a=1", "add b=1")
 		}},
+		{"something happens that it does not see", func() error {
+			// An informer that knows the newest version of all may go on watching from there, and need not list.
+			elsewhere := both.writer.CoreV1().Secrets(w.namespace)
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "unseen"}}
+			_, err := elsewhere.Create(ctx, secret, metav1.CreateOptions{})
+			return err
+		}},
 		{"the server is started anew", func() error {
 			fmt.Println("RESTART")
 			_, err := bufio.NewReader(os.Stdin).ReadString('\n')
