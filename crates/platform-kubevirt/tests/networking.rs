@@ -1,10 +1,11 @@
 //! Networks, Services and isolation: goldens.
 
 use serde_json::{Value, json};
+use trellis_model::Estate;
 
 use crate::builders::{
-    TENANT_CONFIG, control_plane, golden, instance, instance_of, of_kind, templated, vlan_cluster,
-    with_cluster,
+    TENANT_CONFIG, cluster, control_plane, golden, instance, instance_of, of_kind, pool, rendered, templated,
+    vlan_cluster, with_cluster,
 };
 
 /// The networks of the machine, and the definitions made for them.
@@ -105,6 +106,39 @@ fn services_carry_the_clusters_name_in_a_shared_namespace() {
     assert_eq!(services[0]["metadata"]["namespace"], "tenants");
     assert_eq!(services[0]["spec"]["type"], "ClusterIP");
     golden("services_internal", &json!(services[..2]));
+}
+
+/// The KubeVirt provider of Cluster API, 74: a Service chose machines by labels that another tenant's had, too, and sent
+/// its clients to that tenant's control plane.
+#[test]
+fn a_service_leads_to_no_machine_of_another_tenant() {
+    let shared =
+        json!({ "platform": { "kubevirt": { "namespace": "tenants" } }, "baseDomain": "example.org" });
+    // Names of which one is the beginning of the other, and pools that are called alike.
+    let names = ["demo", "demo-masters"];
+    let masters = json!({ "role": "control-plane", "replicas": 1 });
+    let objects = rendered(&Estate {
+        clusters: names.iter().map(|name| cluster(name, shared.clone())).collect(),
+        pools: names.iter().map(|name| pool(name, "masters", masters.clone())).collect(),
+    });
+    let machines = of_kind(&objects, "VirtualMachine");
+    let services = of_kind(&objects, "Service");
+    assert!(machines.len() == 2 && services.len() >= 6, "{} and {}", machines.len(), services.len());
+    for service in services {
+        let chosen = service["spec"]["selector"].as_object().unwrap();
+        let owner = &service["metadata"]["labels"]["trellis.dev/cluster"];
+        let reached: Vec<&Value> = machines
+            .iter()
+            .map(|machine| &machine["spec"]["template"]["metadata"]["labels"])
+            .filter(|labels| chosen.iter().all(|(name, value)| labels[name] == *value))
+            .map(|labels| &labels["trellis.dev/cluster"])
+            .collect();
+        assert!(
+            !reached.is_empty() || service["metadata"]["name"].as_str().unwrap().contains("api"),
+            "{service}"
+        );
+        assert!(reached.iter().all(|cluster| *cluster == owner), "{service} reaches {reached:?}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -70,6 +71,20 @@ impl Controller {
     pub(crate) fn check(&mut self) -> Result {
         if self.program.has_ended() {
             return Err(format!("the controller has ended:\n{}", self.program.last_words()).into());
+        }
+        Ok(())
+    }
+
+    /// Ends it in good order, so that its Lease is free for the next one.
+    pub(crate) async fn end(mut self) -> Result {
+        let process = i32::try_from(self.program.process()?).ok().and_then(Pid::from_raw);
+        kill_process(process.ok_or("the controller has no process")?, Signal::TERM)?;
+        let asked = Instant::now();
+        while !self.program.has_ended() {
+            if asked.elapsed() > PATIENCE {
+                return Err("the controller does not end".into());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ impl<'a> Stage<'a> {
         idle.until_ready().await?;
         tokio::time::sleep(SETTLING).await;
         let empty = idle.usage()?.resident;
-        drop(idle);
+        idle.end().await?;
 
         eprintln!("  {} machines to their VMs", effort.machines);
         objects::set_with_machines(&self.site, 0, effort.machines).await?;

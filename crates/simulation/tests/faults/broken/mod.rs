@@ -4,6 +4,7 @@
 //! what is not there: what ships has no switch for any of this.
 
 mod forgetting;
+mod hasty;
 mod lying;
 mod reordering;
 
@@ -20,7 +21,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use kube::client::Body;
 use serde_json::Value;
 use trellis_simulation::plan::Plan;
-use trellis_simulation::run::{Manner, Outcome, run};
+use trellis_simulation::run::{Manner, run};
 use trellis_simulation::stage::Disguise;
 
 /// A request of a controller on its way.
@@ -143,17 +144,18 @@ pub(crate) fn disguise<B: Breakage>(breakage: B) -> Disguise {
     })
 }
 
-/// A broken controller by a plan.
-pub(crate) fn play<B: Breakage>(line: &str, breakage: B) -> Outcome {
-    let plan: Plan = line.parse().unwrap();
-    // Many of them never come to an end.
-    let patience = Some(Duration::from_mins(20));
-    run(&plan, &Manner { disguise: Some(disguise(breakage)), patience, ..Manner::default() }).unwrap()
-}
-
-/// The rule that catches a broken controller. The correct one breaks no rule at all in the same scenario: that is what
-/// [`crate::repeatable`] and `cargo xtask simulate` make sure of.
+/// The rule that catches a broken controller, and that is silent about the correct one in the very same plan.
 pub(crate) fn caught<B: Breakage>(line: &str, rule: &str, breakage: B) {
-    let outcome = play(line, breakage);
+    let plan: Plan = line.parse().unwrap();
+    let correct = run(&plan, &Manner::default()).unwrap();
+    assert!(correct.violations.is_empty(), "the correct one: {:?}\n{}", correct.violations, correct.timeline);
+    let manner = Manner {
+        disguise: Some(disguise(breakage)),
+        reference: Some(correct.reference),
+        // Many of them never come to an end.
+        patience: Some(Duration::from_mins(20)),
+        ..Manner::default()
+    };
+    let outcome = run(&plan, &manner).unwrap();
     assert!(outcome.rules().contains(&rule), "not caught: {:?}\n{}", outcome.violations, outcome.timeline);
 }
