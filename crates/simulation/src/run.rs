@@ -132,6 +132,12 @@ async fn play(scenario: &dyn Scenario, plan: &Plan, manner: &Manner) -> Result<O
     let reached = stage.until(patience, |state| scenario.is_over(state)).await;
     let lasted = stage.book.now().saturating_sub(began);
     tokio::time::sleep(SETTLE).await;
+    // What goes wrong as late as that is followed by something, too: whoever starts anew says again what is shared.
+    while let Some(late) = stage.book.last_fault().map(|at| at + SETTLE)
+        && late > stage.book.now()
+    {
+        tokio::time::sleep(late.saturating_sub(stage.book.now())).await;
+    }
     let quiet = stage.book.now();
     tokio::time::sleep(manner.idle.unwrap_or(IDLE)).await;
     let stayed = stage.trace.look(|state| scenario.is_over(state));

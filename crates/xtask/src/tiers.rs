@@ -162,6 +162,15 @@ pub(crate) const TIERS: &[Tier] = &[
             variables: &[("TRELLIS_CONFORMANCE", "real")],
         },
     },
+    Tier {
+        name: "simulation",
+        about: "a crash after every request of the core scenarios loses nothing",
+        needs: &[],
+        work: Work::CargoTest {
+            arguments: &["test", "--workspace", "--no-fail-fast", "--test", "exhaustive"],
+            variables: &[("TRELLIS_SIMULATION", "core")],
+        },
+    },
 ];
 
 impl Tier {

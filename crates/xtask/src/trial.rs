@@ -10,6 +10,8 @@ use crate::failure::Result;
 use crate::outcome::Outcome;
 use crate::process;
 
+/// How a line begins that tests print for the closing table.
+const FOR_THE_TABLE: &str = "for the table: ";
 /// More failures than this are not chance, and are not tried again.
 const FEW: usize = 8;
 
@@ -25,7 +27,7 @@ pub(crate) fn run(command: impl Fn(&[&str]) -> Command) -> Result<Outcome> {
 /// How the tier ended, given the first attempt and a way to try one test again.
 fn conclude(first: &Attempt, mut again: impl FnMut(&str) -> Result<Attempt>) -> Result<Outcome> {
     let Some(failed) = first.worth_another_try() else {
-        return Ok(Outcome::of_tests(first.success, first.counts).adding(&first.ignored()));
+        return Ok(Outcome::of_tests(first.success, first.counts).adding(&first.beside()));
     };
     let mut counts = first.counts;
     let mut held = Vec::new();
@@ -37,7 +39,7 @@ fn conclude(first: &Attempt, mut again: impl FnMut(&str) -> Result<Attempt>) -> 
             held.push(name.as_str());
         }
     }
-    Ok(Outcome::of_tests(counts.failed == 0, counts).adding(&told(&held)).adding(&first.ignored()))
+    Ok(Outcome::of_tests(counts.failed == 0, counts).adding(&told(&held)).adding(&first.beside()))
 }
 
 /// What the closing table says of tests that held at the second try only.
@@ -52,12 +54,16 @@ struct Attempt {
     counts: Counts,
     failed: Vec<String>,
     ignored: Vec<String>,
+    /// What the tests themselves want said in the closing table.
+    told: Vec<String>,
 }
 
 impl Attempt {
     /// Takes in a line the harness prints.
     fn see(&mut self, line: &str) {
-        if let Some(counts) = Counts::read(line) {
+        if let Some(told) = line.trim().strip_prefix(FOR_THE_TABLE) {
+            self.told.push(told.to_owned());
+        } else if let Some(counts) = Counts::read(line) {
             self.counts += counts;
         } else if let Some((name, verdict)) = told_of(line) {
             if verdict == "FAILED" {
@@ -68,9 +74,10 @@ impl Attempt {
         }
     }
 
-    /// What the closing table says of tests that are not run, and why.
-    fn ignored(&self) -> String {
-        if self.ignored.is_empty() { String::new() } else { format!("not run: {}", self.ignored.join("; ")) }
+    /// What the closing table says beside the counts: what tests told, and which are not run, and why.
+    fn beside(&self) -> String {
+        let ignored = (!self.ignored.is_empty()).then(|| format!("not run: {}", self.ignored.join("; ")));
+        self.told.iter().cloned().chain(ignored).collect::<Vec<_>>().join(", ")
     }
 
     /// The failed tests, when they are few and all there is to complain of.
@@ -134,6 +141,14 @@ mod tests {
             ["test a::b ... ignored, red: it hangs", "test result: ok. 3 passed; 0 failed; 1 ignored"];
         let outcome = conclude(&printed(true, &lines), |_| unreachable!()).unwrap();
         assert_eq!(outcome.words(), "3 tests, 1 ignored, not run: a::b (red: it hangs)");
+    }
+
+    #[test]
+    fn what_tests_tell_is_in_the_table() {
+        let lines =
+            ["test a ... ok", "test result: ok. 1 passed; 0 failed; 0 ignored", "for the table: 7 runs"];
+        let outcome = conclude(&printed(true, &lines), |_| unreachable!()).unwrap();
+        assert_eq!(outcome.words(), "1 test, 7 runs");
     }
 
     #[test]

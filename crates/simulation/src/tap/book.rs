@@ -177,6 +177,15 @@ impl Book {
         self.pages.lock().fired.clone()
     }
 
+    /// When something went wrong at a point for the last time.
+    pub fn last_fault(&self) -> Option<Duration> {
+        let pages = self.pages.lock();
+        pages.lines.iter().rev().find_map(|(_, _, line)| match line {
+            Line::Seen(seen) if seen.fault.is_some() => Some(seen.at),
+            _ => None,
+        })
+    }
+
     fn write(&self, pages: &mut Pages, line: Line) -> usize {
         let after = self.trace.drain();
         pages.lines.push((self.trace.now(), after, line));
