@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+
 use crate::client::{ApiError, Client, Identity};
 use crate::clock::Clock;
 use crate::context::{Context, Tasks};
@@ -74,14 +76,19 @@ impl Infra {
 
     /// Sets the cluster up on a lab in which [`Infra::service`] is mounted, and starts its components.
     pub async fn start_mounted(&mut self) -> Result<(), InfraError> {
-        self.start(None).await
+        self.started(None).await
     }
 
     /// Sets the cluster up beside any API server that reaches loopback, and starts its components.
     pub async fn start_beside(&mut self) -> Result<(), InfraError> {
         let front_proxy = self.front_proxy().await?;
         let listening = self.listen(Access::Reviews, Some(front_proxy)).await?;
-        self.start(Some(listening)).await
+        self.started(Some(listening)).await
+    }
+
+    /// Boxed, so that setting up is not compiled anew in every program that has an infra cluster.
+    fn started(&mut self, listening: Option<Listening>) -> BoxFuture<'_, Result<(), InfraError>> {
+        Box::pin(self.start(listening))
     }
 
     /// How the API server can be told from others. It says so soon after it has started.

@@ -112,7 +112,8 @@ pub struct Listening {
 impl Lab {
     /// Starts a lab. Has to be called inside a tokio runtime.
     pub async fn start(options: Options) -> Result<Self, LabError> {
-        let server = Parts {
+        let (folder, which) = (options.folder, options.controllers);
+        let parts = Parts {
             clock: options.clock,
             seed: options.seed,
             tokens: options.tokens,
@@ -121,11 +122,10 @@ impl Lab {
             names: options.names,
             pki: options.pki,
             services: options.services,
-        }
-        .build(options.folder.as_deref())
-        .await?;
+        };
+        let server = parts.built(folder).await?;
         let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(controllers::run(Arc::downgrade(&server), options.controllers));
+        tasks.spawn(controllers::run(Arc::downgrade(&server), which));
         Ok(Self { server, tasks })
     }
 
@@ -215,7 +215,7 @@ impl std::fmt::Debug for Door {
 impl Door {
     /// Serves one connection to its end, with TLS, as one that came from a socket.
     pub async fn serve(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
-        if let Err(error) = service::connection(self.server, stream, self.tls).await {
+        if let Err(error) = service::connection(self.server, Box::new(stream), self.tls).await {
             tracing::debug!(%error, "a connection ended");
         }
     }

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
@@ -63,13 +64,20 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (server, peer) = (Arc::clone(&self.server), Arc::clone(&self.peer));
-        Box::pin(async move { Ok(handle(&server, &peer, request).await) })
+        Box::pin(handle(&self.server, &self.peer, request).map(Ok))
     }
 }
 
-/// Accepts connections until the task is dropped, and with it all of them.
-pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor) {
+/// Accepts connections until the task is dropped, and with it all of them. Boxed for the sake of whoever compiles us.
+pub(crate) fn accept(
+    server: Arc<Server>,
+    listener: TcpListener,
+    tls: TlsAcceptor,
+) -> BoxFuture<'static, ()> {
+    Box::pin(accept_all(server, listener, tls))
+}
+
+async fn accept_all(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -90,7 +98,7 @@ pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener, tls: TlsA
         connections.spawn(async move {
             // Answers are written whole; waiting for more only delays them.
             let served = match stream.set_nodelay(true) {
-                Ok(()) => connection(server, stream, tls).await,
+                Ok(()) => serve(server, stream, tls).await,
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = served {
@@ -100,8 +108,22 @@ pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener, tls: TlsA
     }
 }
 
+/// What a connection is made of.
+pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytes for S {}
+
+/// Serves one connection that comes from anywhere.
+pub(crate) fn connection(
+    server: Arc<Server>,
+    stream: Box<dyn Bytes>,
+    tls: TlsAcceptor,
+) -> BoxFuture<'static, Result<(), Box<dyn std::error::Error + Send + Sync>>> {
+    Box::pin(serve(server, stream, tls))
+}
+
 /// Serves one connection.
-pub(crate) async fn connection(
+async fn serve(
     server: Arc<Server>,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     tls: TlsAcceptor,
@@ -111,10 +133,7 @@ pub(crate) async fn connection(
     let peer = (!certificates.is_empty()).then(|| server.peer(certificates));
     let peer = Arc::new(Peer::Network(peer));
     let service = hyper::service::service_fn(move |request| {
-        let (server, peer) = (Arc::clone(&server), Arc::clone(&peer));
-        let request = Lingering::wrap(request);
-        // Large, and moved several times until it runs; so it has a place of its own.
-        Box::pin(async move { Ok::<_, Infallible>(handle(&server, &peer, request).await) })
+        handle(&server, &peer, Lingering::wrap(request)).map(Ok::<_, Infallible>)
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -181,8 +182,13 @@ impl Tenant {
         })
     }
 
-    /// Looks after the tenant until `stop` says so.
-    pub async fn run(self: &Arc<Self>, stop: &CancellationToken) {
+    /// Looks after the tenant until `stop` says so. Boxed, so that the controllers are compiled here, and not anew in every
+    /// program that runs them.
+    pub fn run<'a>(self: &'a Arc<Self>, stop: &'a CancellationToken) -> BoxFuture<'a, ()> {
+        Box::pin(self.look_after(stop))
+    }
+
+    async fn look_after(self: &Arc<Self>, stop: &CancellationToken) {
         self.listen();
         self.begin_watching();
         if let Some(teller) = self.teller.lock().take() {
@@ -212,11 +218,13 @@ impl Tenant {
     }
 
     /// Grows the cluster too, until `stop` says so, if its control plane is a pool without user data of its own.
-    pub async fn grow(self: &Arc<Self>, stop: &CancellationToken) {
-        let founder = Arc::new(Founder::new(self.settings.growing.clone(), self));
-        if self.make_masters_with(Arc::<Founder>::clone(&founder)) {
-            founder.run(self, stop).await;
-        }
+    pub fn grow<'a>(self: &'a Arc<Self>, stop: &'a CancellationToken) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let founder = Arc::new(Founder::new(self.settings.growing.clone(), self));
+            if self.make_masters_with(Arc::<Founder>::clone(&founder)) {
+                founder.run(self, stop).await;
+            }
+        })
     }
 
     /// What the queue is doing, for those who wait until nothing is left to do.

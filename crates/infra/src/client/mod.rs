@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures::future::BoxFuture;
 use http::{Method, Request, header};
 use serde_json::{Value, json};
 
@@ -292,8 +293,18 @@ impl Client {
         self.send(Method::POST, &path, Some((JSON, body))).await
     }
 
-    /// Sends any request whose answer is JSON. The body comes with its content type.
-    pub async fn send(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
+    /// Sends any request whose answer is JSON. The body comes with its content type. Boxed, so that what speaks HTTP is
+    /// compiled here, and not anew in every program that has a client.
+    pub fn send<'a>(
+        &'a self,
+        method: Method,
+        path: &'a str,
+        body: Option<(&'a str, &'a Value)>,
+    ) -> BoxFuture<'a, Result<Value>> {
+        Box::pin(self.sent(method, path, body))
+    }
+
+    async fn sent(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
         let count = if method == Method::GET { &self.traffic.reads } else { &self.traffic.writes };
         count.fetch_add(1, Ordering::Relaxed);
         Ok(self.inner.request(self.request(method, path, body)?).await?)

@@ -72,6 +72,11 @@ impl Service {
         Self { access, ..self }
     }
 
+    /// Answers a request. Boxed, so that the service is not compiled anew for each kind of connection in each program.
+    pub(crate) fn answered(self, request: Request<Incoming>) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(async move { self.handle(request).await })
+    }
+
     /// Answers a request.
     pub async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path().to_owned();

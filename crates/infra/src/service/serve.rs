@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
@@ -40,10 +41,7 @@ pub enum ServeError {
 impl Service {
     /// Serves one connection to its end, upgrades included.
     pub async fn connection(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
-        let answer = service_fn(move |request| {
-            let service = self.clone();
-            async move { Ok::<_, Infallible>(service.handle(request).await) }
-        });
+        let answer = service_fn(move |request| self.clone().answered(request).map(Ok::<_, Infallible>));
         let builder = auto::Builder::new(TokioExecutor::new());
         let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer).await;
         if let Err(error) = served {

@@ -36,6 +36,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -175,8 +176,12 @@ impl Desk {
     }
 }
 
-/// Runs the controllers until the server is gone.
-pub(crate) async fn run(server: Weak<Server>, which: Controllers) {
+/// Runs the controllers until the server is gone. Boxed, so that they are not compiled anew wherever a lab is started.
+pub(crate) fn run(server: Weak<Server>, which: Controllers) -> BoxFuture<'static, ()> {
+    Box::pin(run_all(server, which))
+}
+
+async fn run_all(server: Weak<Server>, which: Controllers) {
     let Some(strong) = server.upgrade() else { return };
     let mut changes = strong.store().tap();
     let mut desk = Desk { tasks: JoinSet::new(), readers: Vec::new() };

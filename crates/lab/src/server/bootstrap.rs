@@ -1,8 +1,9 @@
 //! How a server is put together, and what every cluster begins with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -46,8 +47,13 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Builds the server, on what a folder holds or in memory, and stores what every cluster begins with.
-    pub(crate) async fn build(mut self, folder: Option<&Path>) -> Result<Arc<Server>, LabError> {
+    /// Builds the server, on what a folder holds or in memory, and stores what every cluster begins with. Boxed, so that
+    /// it is not compiled anew wherever a lab is started.
+    pub(crate) fn built(self, folder: Option<PathBuf>) -> BoxFuture<'static, Result<Arc<Server>, LabError>> {
+        Box::pin(async move { self.build(folder.as_deref()).await })
+    }
+
+    async fn build(mut self, folder: Option<&Path>) -> Result<Arc<Server>, LabError> {
         let now = self.clock.now();
         let names: Vec<AltName> = self.names.iter().map(|name| AltName::of_host(name)).collect();
         read_tables_meanwhile();

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::header::{CONNECTION, HeaderName, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 use http_body::{Body as HttpBody, Frame};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
 
@@ -83,18 +84,36 @@ impl Call {
 }
 
 /// What a request brings along and only one place of the server takes.
-struct Arrived<B> {
-    body: B,
+struct Arrived {
+    body: webhook::Body,
     /// The connection itself, for who takes it over.
     upgrade: Option<OnUpgrade>,
 }
 
-/// Answers one request.
-pub(crate) async fn handle<B>(server: &Arc<Server>, peer: &Peer, request: Request<B>) -> Response<Body>
+/// Answers one request, whatever its body is made of.
+pub(crate) fn handle<B>(
+    server: &Arc<Server>,
+    peer: &Arc<Peer>,
+    request: Request<B>,
+) -> BoxFuture<'static, Response<Body>>
 where
     B: HttpBody + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    boxed(Arc::clone(server), Arc::clone(peer), request.map(passed_on))
+}
+
+/// Nearly all of the server is below this. What has a type parameter, and every future that is not boxed where it is made,
+/// is compiled anew in each program that uses a lab; so this is neither.
+fn boxed(
+    server: Arc<Server>,
+    peer: Arc<Peer>,
+    request: Request<webhook::Body>,
+) -> BoxFuture<'static, Response<Body>> {
+    Box::pin(async move { respond(&server, &peer, request).await })
+}
+
+async fn respond(server: &Arc<Server>, peer: &Peer, request: Request<webhook::Body>) -> Response<Body> {
     let (mut head, body) = request.into_parts();
     let arrived = Arrived { body, upgrade: head.extensions.remove() };
     let parameters = Parameters::parse(head.uri.query().unwrap_or_default());
@@ -153,16 +172,12 @@ where
 }
 
 /// Answers a request within the time its client and we allow.
-async fn answer_in_time<B>(
+async fn answer_in_time(
     server: &Arc<Server>,
     peer: &Peer,
     call: &mut Call,
-    arrived: Arrived<B>,
-) -> Result<Reply, Status>
-where
-    B: HttpBody + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+    arrived: Arrived,
+) -> Result<Reply, Status> {
     let allowed = time_allowed(&call.attributes, call.parameters.text("timeout"))?;
     server.identify(peer, call)?;
     server.authorizer().check(&call.attributes)?;
@@ -213,14 +228,10 @@ fn time_allowed(attributes: &Attributes, asked: &str) -> Result<Option<Duration>
 }
 
 /// Does what a request asks for.
-async fn answer<B>(server: &Arc<Server>, call: &mut Call, arrived: Arrived<B>) -> Result<Reply, Status>
-where
-    B: HttpBody + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn answer(server: &Arc<Server>, call: &mut Call, arrived: Arrived) -> Result<Reply, Status> {
     let outcome = if let Some(service) = server.aggregated(&call.attributes.path) {
         let Arrived { body, upgrade } = arrived;
-        server.forward(call, &service, passed_on(body), upgrade).await
+        server.forward(call, &service, body, upgrade).await
     } else {
         call.body = read_whole(arrived.body).await?;
         let body = call.body.clone();
@@ -241,22 +252,24 @@ where
 }
 
 /// Reads a body that is not too long.
-async fn read_whole<B>(body: B) -> Result<Bytes, Status>
-where
-    B: HttpBody,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    match Limited::new(body, BODY_LIMIT).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
+async fn read_whole(mut body: webhook::Body) -> Result<Bytes, Status> {
+    let mut pieces: Vec<Bytes> = Vec::new();
+    let mut size = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|why| Status::bad_request(format!("the body cannot be read: {why}")))?;
+        let Ok(piece) = frame.into_data() else { continue };
+        size += piece.len();
+        if size > BODY_LIMIT {
             let message = format!("Request entity too large: limit is {BODY_LIMIT}");
-            Err(Status::new(413, "RequestEntityTooLarge", message))
+            return Err(Status::new(413, "RequestEntityTooLarge", message));
         }
-        Err(error) => Err(Status::bad_request(format!("the body cannot be read: {error}"))),
+        pieces.push(piece);
     }
+    // Most bodies come in one piece, which is not copied.
+    Ok(if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() })
 }
 
-/// A body for another server, which gets it as it comes.
+/// A body of which nobody has to know what it is made of, and which is read as it comes.
 fn passed_on<B>(body: B) -> webhook::Body
 where
     B: HttpBody + Send + 'static,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Method, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -300,7 +301,18 @@ impl Site {
         self.exchange(method, path, body, None).await
     }
 
-    async fn exchange(
+    /// Boxed, so that what speaks HTTP is not compiled anew for every kind in every program.
+    fn exchange<'a>(
+        &'a self,
+        method: Method,
+        path: &'a str,
+        body: Option<(&'static str, Vec<u8>)>,
+        resource: Option<&'a Resource>,
+    ) -> BoxFuture<'a, Result<Bytes>> {
+        Box::pin(self.exchanged(method, path, body, resource))
+    }
+
+    async fn exchanged(
         &self,
         method: Method,
         path: &str,

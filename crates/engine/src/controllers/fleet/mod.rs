@@ -158,8 +158,13 @@ impl Fleet {
         }
     }
 
-    /// Serves the records that are this replica's until `stop` says so; then all are ended.
-    pub async fn run(&self, stop: &CancellationToken) {
+    /// Serves the records that are this replica's until `stop` says so; then all are ended. Boxed, so that the controllers
+    /// are compiled here, and not anew in every program that runs them.
+    pub fn run<'a>(&'a self, stop: &'a CancellationToken) -> BoxFuture<'a, ()> {
+        Box::pin(self.serve(stop))
+    }
+
+    async fn serve(&self, stop: &CancellationToken) {
         let inner = &self.inner;
         let mut told = JoinSet::new();
         if let Some(teller) = inner.teller.lock().take() {
