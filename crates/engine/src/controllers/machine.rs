@@ -138,6 +138,7 @@ pub(crate) fn lane(machine: &Object) -> usize {
 struct Seen {
     machine: MachineSeen,
     wish: Result<Arc<Wish>, Blocked>,
+    may_change: bool,
     node_wish: OwnedNodeMeta,
     observation: Observation,
     node: Option<NodeSeen>,
@@ -168,15 +169,15 @@ fn decide(tenant: &Tenant, machine: &Thing) -> MachinePlan {
     });
     let node = node.map(|node| node.seen.clone());
     let pods = node.as_ref().and_then(|node| tenant.guests.as_ref()?.pods(&node.name));
+    let pool = tenant.reading_of_its_pool(machine);
+    let may_change = reading.as_ref().is_ok_and(|own| families::is_present(machine, own, pool.as_deref()));
     let node_wish = match (&reading, &node) {
-        (Ok(reading), _) => {
-            families::node_wish(family, machine, reading, tenant.reading_of_its_pool(machine).as_deref())
-        }
+        (Ok(reading), _) => families::node_wish(family, machine, reading, pool.as_deref()),
         // What cannot be read changes nothing.
         (Err(_), Some(node)) => node.ours.clone(),
         (Err(_), None) => OwnedNodeMeta::default(),
     };
-    let all = Seen { machine: seen, wish, node_wish, observation, node, pods };
+    let all = Seen { machine: seen, wish, may_change, node_wish, observation, node, pods };
     let mut plan = plan_of(tenant, machine, &all, tenant.may_disrupt(machine), now);
     if tenant.disrupts(machine, &plan) == Err(BudgetUsedUp) {
         // Somebody else was quicker: what two looks were both promised only one may have.
@@ -211,6 +212,7 @@ fn plan_of(tenant: &Tenant, machine: &Thing, seen: &Seen, may_disrupt: bool, now
             may_replace: may_replace && !masters::is_master(tenant, machine),
             held: kept,
             may_disrupt,
+            may_change: seen.may_change,
         },
         held: held.as_deref(),
     };

@@ -56,7 +56,7 @@ pub(super) fn update(facts: &Facts, draft: &mut Draft, vm: &VmSeen) {
         return;
     }
     // One that others made gets our labels, and is brought up to date from then on.
-    let differs = !vm.drift.is_empty() || vm.cluster.is_empty();
+    let differs = (!vm.drift.is_empty() && facts.input.rights.may_change) || vm.cluster.is_empty();
     if let (true, Ok(wish)) = (differs, facts.input.wish) {
         draft.act(facts, Action::Update(wish.clone()));
     }
@@ -250,6 +250,20 @@ mod tests {
         scene.instance().migration =
             Some(MigrationSeen { name: "move".to_owned(), ours: false, state, created: at(60) });
         assert!(scene.plan(70).steps.is_empty(), "not while it moves");
+    }
+
+    #[test]
+    fn what_changed_in_place_is_not_taken_back_while_the_pool_is_of_another_revision() {
+        let mut scene = Scene::joined();
+        scene.platform.vm.as_mut().unwrap().drift = vec![Drift { what: "memory".to_owned() }];
+        scene.rights.may_change = false;
+        let plan = scene.plan(70);
+        assert!(plan.steps.is_empty(), "its wish is older than what it is");
+        let said = plan.status.conditions.iter().find(|one| one.kind == conditions::UP_TO_DATE).unwrap();
+        assert_eq!((said.holds, said.reason), (Some(true), reasons::UP_TO_DATE));
+        // One that others made is taken over all the same: that changes nothing of what it is.
+        scene.platform.vm.as_mut().unwrap().cluster = String::new();
+        assert_eq!(words(&scene.plan(70)), ["update"]);
     }
 
     #[test]

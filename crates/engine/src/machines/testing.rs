@@ -73,7 +73,13 @@ impl Scene {
             calm_since: None,
             deadlines: Deadlines::default(),
             form: ProviderIdForm::Name,
-            rights: Rights { in_set: true, may_replace: true, held: None, may_disrupt: true },
+            rights: Rights {
+                in_set: true,
+                may_replace: true,
+                held: None,
+                may_disrupt: true,
+                may_change: true,
+            },
             held: None,
             namespace: NAMESPACE.to_owned(),
         }
