@@ -110,8 +110,9 @@ async fn bring(tenant: &Tenant, pool: &Thing, reading: &Arc<Reading>) -> Result<
     let plan = pools::rollout::plan(&wish, &seen, mark.as_ref(), tenant.clock.now());
     let mut deadline = plan.deadline.clone();
     let mut trouble = None;
+    let mut taken = taken(&sets);
     for sizing in &plan.sets {
-        match size(tenant, pool, reading, &wish, &sets, sizing, &plan).await {
+        match size(tenant, pool, reading, &wish, &sets, sizing, &plan, &mut taken).await {
             Ok(later) => deadline = Deadline::earlier(deadline, later),
             Err(failed) => trouble = Some(failed),
         }
@@ -212,6 +213,7 @@ fn sets(tenant: &Tenant, pool: &Thing) -> Vec<Set> {
 }
 
 /// Brings one revision to its size; when to look at it again.
+#[expect(clippy::too_many_arguments, reason = "one call, with what a revision is sized by")]
 async fn size(
     tenant: &Tenant,
     pool: &Thing,
@@ -220,6 +222,7 @@ async fn size(
     sets: &[Set],
     sizing: &Sizing,
     plan: &RolloutPlan,
+    taken: &mut BTreeSet<u32>,
 ) -> Result<Option<Deadline>, Failed> {
     let control = &tenant.control;
     let newest = sizing.revision == wish.revision;
@@ -229,7 +232,6 @@ async fn size(
             keep_revision(tenant, pool, reading, sizing.number).await?;
         }
         let members = known.map(|set| set.seen.members.clone()).unwrap_or_default();
-        let taken = taken(sets, sizing.name.as_deref());
         // A paused pool grows by machines of its old revisions, as those were.
         let old = (!newest).then(|| tenant.kept_reading(&pool.metadata.uid, &sizing.revision)).flatten();
         let limit = if newest || old.is_some() { sizing.limit } else { 0 };
@@ -265,7 +267,6 @@ async fn size(
     let members = known.map(|set| set.seen.members.clone()).unwrap_or_default();
     let mut deadline = None;
     if let Ok(reading) = reading {
-        let taken = BTreeSet::new();
         deadline =
             fill(tenant, &set, &reading, &members, wish, sizing.size, Some(sizing.limit), taken).await?;
     }
@@ -273,13 +274,12 @@ async fn size(
     Ok(Deadline::earlier(deadline, later))
 }
 
-/// Numbers that machines of other revisions have.
-fn taken(sets: &[Set], but: Option<&str>) -> BTreeSet<u32> {
-    let others = sets.iter().filter(|set| Some(set.seen.name.as_str()) != but);
-    others.flat_map(|set| &set.seen.members).filter_map(|member| member.ordinal).collect()
+/// Numbers that machines of all revisions have: addresses are dealt out by them.
+fn taken(sets: &[Set]) -> BTreeSet<u32> {
+    sets.iter().flat_map(|set| &set.seen.members).filter_map(|member| member.ordinal).collect()
 }
 
-/// Makes and removes machines until there are as many as wished.
+/// Makes and removes machines until there are as many as wished. Numbers that are handed out are taken from then on.
 #[expect(clippy::too_many_arguments, reason = "one call, with what a set is made of")]
 async fn fill(
     tenant: &Tenant,
@@ -289,7 +289,7 @@ async fn fill(
     wish: &PoolWish,
     size: u32,
     limit: Option<u32>,
-    taken: BTreeSet<u32>,
+    taken: &mut BTreeSet<u32>,
 ) -> Result<Option<Deadline>, Failed> {
     let control = &tenant.control;
     let uid = &owner.metadata.uid;
@@ -299,10 +299,11 @@ async fn fill(
         zones: wish.zones.clone(),
         delete_policy: wish.delete_policy,
         min_ready_seconds: wish.update.min_ready_seconds,
-        taken,
+        taken: taken.clone(),
         starts: tenant.starts(uid),
     };
     let plan = pools::set::plan(&set_wish, members, tenant.clock.now());
+    taken.extend(plan.make.iter().map(|new| new.ordinal));
     for name in &plan.delete {
         let key = Key::new(owner.metadata.namespace(), name);
         let Some(machine) = control.machines.get(&key) else { continue };
@@ -434,7 +435,8 @@ pub(crate) async fn look_at_set(tenant: &Tenant, key: &Key) -> Outcome {
         };
     }
     let members = members(tenant, &set);
-    let filled = fill(tenant, &set, &reading, &members, &wish, wish.replicas, None, BTreeSet::new()).await;
+    let mut taken = BTreeSet::new();
+    let filled = fill(tenant, &set, &reading, &members, &wish, wish.replicas, None, &mut taken).await;
     let said = match hints::write(tenant, sets, &set, &reading).await {
         Ok(()) => say_of_set(tenant, &set, Vec::new(), filled.as_ref().err()).await,
         Err(failed) => Err(failed),
