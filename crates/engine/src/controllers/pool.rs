@@ -254,6 +254,10 @@ async fn size(
         }
         return Ok(None);
     };
+    // Whoever removes a set with its machines waits for it to make none: its place is taken when it is gone.
+    if set.metadata.deleting.is_some() {
+        return Ok(None);
+    }
     let mut patch = scale(&set, sizing.size);
     let annotations: Vec<(&str, Option<String>)> =
         make::numbers(control.family, numbers).into_iter().collect();
