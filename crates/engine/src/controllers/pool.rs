@@ -306,7 +306,11 @@ async fn fill(
         taken: taken.clone(),
         starts: tenant.starts(uid),
     };
-    let plan = pools::set::plan(&set_wish, members, tenant.clock.now());
+    let has_name = |ordinal: u32| {
+        let name = make::machine_name(control.family, owner, reading, ordinal);
+        control.machines.get(&Key::new(owner.metadata.namespace(), &name)).is_some()
+    };
+    let plan = pools::set::plan_around(set_wish, members, has_name, tenant.clock.now());
     taken.extend(plan.make.iter().map(|new| new.ordinal));
     for name in &plan.delete {
         let key = Key::new(owner.metadata.namespace(), name);

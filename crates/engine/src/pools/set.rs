@@ -135,6 +135,25 @@ pub fn plan(wish: &SetWish, members: &[Member], now: Timestamp) -> SetPlan {
     }
 }
 
+/// Plans one set where some numbers give names that machines of others have. A name does not become free by being asked
+/// for again: whoever insisted on it would never have as many machines as wished.
+pub fn plan_around(
+    mut wish: SetWish,
+    members: &[Member],
+    is_named: impl Fn(u32) -> bool,
+    now: Timestamp,
+) -> SetPlan {
+    loop {
+        let planned = plan(&wish, members, now);
+        let others: Vec<u32> =
+            planned.make.iter().map(|new| new.ordinal).filter(|ordinal| is_named(*ordinal)).collect();
+        if others.is_empty() {
+            return planned;
+        }
+        wish.taken.extend(others);
+    }
+}
+
 /// Places and numbers for that many new machines.
 fn newcomers(wish: &SetWish, members: &[Member], makes: u32) -> Vec<NewMember> {
     let mut taken = wish.taken.clone();

@@ -49,6 +49,13 @@ fn machines_are_spread_over_zones_with_the_smallest_free_numbers() {
 }
 
 #[test]
+fn a_number_whose_name_others_have_is_passed_over() {
+    let named = |ordinal| matches!(ordinal, 0 | 2 | 3);
+    let plan = plan_around(wish(3), &[ready("p-1", "")], named, at(0));
+    assert_eq!(made(&plan), ["4", "5"], "a foreign machine of a name takes nobody's place");
+}
+
+#[test]
 fn machines_go_from_the_fullest_zone_and_from_one_no_longer_wished() {
     let members = [
         ready("p-0", "a"),
