@@ -236,7 +236,7 @@ async fn size(
         let old = (!newest).then(|| tenant.kept_reading(&pool.metadata.uid, &sizing.revision)).flatten();
         let limit = if newest || old.is_some() { sizing.limit } else { 0 };
         let reading = old.as_ref().unwrap_or(reading);
-        return fill(tenant, pool, reading, &members, wish, sizing.size, Some(limit), taken).await;
+        return fill(tenant, pool, reading, &members, wish, Fill::of(sizing, limit, wish), taken).await;
     }
     let Some(things) = &control.sets else { return Ok(None) };
     let most = pools::Bounds::of(wish).most();
@@ -271,8 +271,8 @@ async fn size(
     let members = known.map(|set| set.seen.members.clone()).unwrap_or_default();
     let mut deadline = None;
     if let Ok(reading) = reading {
-        deadline =
-            fill(tenant, &set, &reading, &members, wish, sizing.size, Some(sizing.limit), taken).await?;
+        let to = Fill::of(sizing, sizing.limit, wish);
+        deadline = fill(tenant, &set, &reading, &members, wish, to, taken).await?;
     }
     let later = say_of_set(tenant, &set, plan.conditions.clone(), None).await?;
     Ok(Deadline::earlier(deadline, later))
@@ -283,16 +283,28 @@ fn taken(sets: &[Set]) -> BTreeSet<u32> {
     sets.iter().flat_map(|set| &set.seen.members).filter_map(|member| member.ordinal).collect()
 }
 
+/// What a set is to be filled to.
+struct Fill {
+    size: u32,
+    limit: Option<u32>,
+    /// An update replaces all of its machines.
+    leaving: bool,
+}
+
+impl Fill {
+    fn of(sizing: &Sizing, limit: u32, wish: &PoolWish) -> Self {
+        Self { size: sizing.size, limit: Some(limit), leaving: wish.replaces(&sizing.revision) }
+    }
+}
+
 /// Makes and removes machines until there are as many as wished. Numbers that are handed out are taken from then on.
-#[expect(clippy::too_many_arguments, reason = "one call, with what a set is made of")]
 async fn fill(
     tenant: &Tenant,
     owner: &Thing,
     reading: &Reading,
     members: &[Member],
     wish: &PoolWish,
-    size: u32,
-    limit: Option<u32>,
+    Fill { size, limit, leaving }: Fill,
     taken: &mut BTreeSet<u32>,
 ) -> Result<Option<Deadline>, Failed> {
     let control = &tenant.control;
@@ -301,6 +313,7 @@ async fn fill(
         size,
         limit,
         zones: wish.zones.clone(),
+        leaving,
         delete_policy: wish.delete_policy,
         min_ready_seconds: wish.update.min_ready_seconds,
         taken: taken.clone(),
@@ -444,7 +457,8 @@ pub(crate) async fn look_at_set(tenant: &Tenant, key: &Key) -> Outcome {
     }
     let members = members(tenant, &set);
     let mut taken = BTreeSet::new();
-    let filled = fill(tenant, &set, &reading, &members, &wish, wish.replicas, None, &mut taken).await;
+    let to = Fill { size: wish.replicas, limit: None, leaving: false };
+    let filled = fill(tenant, &set, &reading, &members, &wish, to, &mut taken).await;
     let said = match hints::write(tenant, sets, &set, &reading).await {
         Ok(()) => say_of_set(tenant, &set, Vec::new(), filled.as_ref().err()).await,
         Err(failed) => Err(failed),

@@ -25,6 +25,7 @@ fn wish(size: u32) -> SetWish {
         size,
         limit: None,
         zones: Vec::new(),
+        leaving: false,
         delete_policy: DeletePolicy::Oldest,
         min_ready_seconds: 0,
         taken: BTreeSet::new(),
@@ -84,6 +85,8 @@ fn those_that_are_missed_least_go_first() {
     let wish = SetWish { min_ready_seconds: 10, ..wish(0) };
     let delete = plan(&wish, &members, at(100)).delete;
     assert_eq!(delete, ["marked", "failed", "unready", "coming", "settling", "ready"]);
+    let delete = plan(&SetWish { leaving: true, ..wish }, &members, at(100)).delete;
+    assert_eq!(delete, ["failed", "unready", "coming", "settling", "marked", "ready"]);
 }
 
 #[test]
