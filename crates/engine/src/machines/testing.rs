@@ -240,7 +240,7 @@ pub(crate) fn mk_instance(state: InstanceState) -> Instance {
         running_since: started.then(|| at(30)),
         host: Some(host),
         addresses: Vec::new(),
-        migratable: Ok(()),
+        migratable: Some(Ok(())),
         evacuation: None,
         migration: None,
     }
