@@ -353,9 +353,19 @@ fn health_checks_are_read_from_objects_and_annotations() {
     assert_eq!(read.unhealthy[0].timeout.as_secs(), 300);
     assert!(read.selects(&[("role".to_owned(), "worker".to_owned())].into()) && !read.selects(&[].into()));
 
-    let mut bad = check;
+    let mut bad = check.clone();
     bad["spec"]["maxUnhealthy"] = "many".into();
-    assert!(matches!(HealthCheck::of_object(&object(bad)), Err(BadHealthCheck::Share { .. })));
+    let bad = object(bad);
+    assert!(matches!(HealthCheck::of_object(&bad), Err(BadHealthCheck::Share { .. })));
+    let worker = [("role".to_owned(), "worker".to_owned())].into();
+    assert!(HealthCheck::may_select(&bad, &worker) && !HealthCheck::may_select(&bad, &[].into()));
+    let mut shapeless = check.clone();
+    shapeless["spec"]["selector"] = "role=worker".into();
+    assert!(HealthCheck::may_select(&object(shapeless), &[].into()), "it may mean any machine");
+    let mut elsewhere = check;
+    elsewhere["spec"]["remediationTemplate"] =
+        json!({ "kind": "SelfNodeRemediationTemplate", "name": "self" });
+    assert_eq!(HealthCheck::of_object(&object(elsewhere)), Err(BadHealthCheck::Remedy));
 
     assert_eq!(HealthCheck::of_pool(&object(pool())), Ok(None));
     let mut annotated = pool();
