@@ -124,7 +124,9 @@ fn unready(facts: &Facts, vm: &VmSeen, since: Timestamp) -> (&'static str, Strin
 
 /// A machine whose VM somebody else removes.
 pub(super) fn taken_away(facts: &Facts, draft: &mut Draft, vm: &VmSeen) -> Said {
-    if let (Some(instance), Verdict::Dead(proof)) = (&vm.instance, fencing::verdict_of(facts, vm.instance.as_ref())) {
+    if let (Some(instance), Verdict::Dead(proof)) =
+        (&vm.instance, fencing::verdict_of(facts, vm.instance.as_ref()))
+    {
         fencing::fence(facts, draft, instance, proof);
     }
     let said = Said::new(Phase::Stopping, reasons::VM_GOING, "somebody removes its VM").unwell();
@@ -134,7 +136,8 @@ pub(super) fn taken_away(facts: &Facts, draft: &mut Draft, vm: &VmSeen) -> Said 
 /// A machine whose VM is gone although nobody asked us to remove it.
 pub(super) fn vanished(facts: &Facts, draft: &mut Draft) -> Said {
     if let Err(doubt) = fencing::vm_is_gone(facts) {
-        if let (Some(instance), Verdict::Dead(proof)) = (facts.instance(), fencing::verdict_of(facts, facts.instance()))
+        if let (Some(instance), Verdict::Dead(proof)) =
+            (facts.instance(), fencing::verdict_of(facts, facts.instance()))
         {
             fencing::fence(facts, draft, instance, proof);
         }

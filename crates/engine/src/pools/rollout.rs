@@ -208,8 +208,7 @@ impl Budget {
     /// Takes a loss out of the budget, if it is in it.
     fn spend(&mut self, loss: Loss) -> bool {
         // What costs nothing may go even when there is too little already.
-        let granted =
-            (!loss.available || self.available > 0) && (!loss.recoverable || self.recoverable > 0);
+        let granted = (!loss.available || self.available > 0) && (!loss.recoverable || self.recoverable > 0);
         if granted {
             self.available -= i64::from(loss.available);
             self.recoverable -= i64::from(loss.recoverable);
@@ -436,10 +435,7 @@ impl<'a> Size<'a> {
             target: set.wished,
             staying,
             going: count(set.members.iter().filter(|member| member.goes())),
-            order: order
-                .into_iter()
-                .map(|(member, rank)| Loss::of(member, rank, wish, now))
-                .collect(),
+            order: order.into_iter().map(|(member, rank)| Loss::of(member, rank, wish, now)).collect(),
         }
     }
 }

@@ -166,9 +166,7 @@ impl World {
     fn is_available(&self, member: &Member) -> bool {
         let settle = i64::from(self.wish.update.min_ready_seconds) * 1000;
         match member.state {
-            MachineState::Ready(since) => {
-                !member.preserved && since.as_millisecond() + settle <= self.now
-            }
+            MachineState::Ready(since) => !member.preserved && since.as_millisecond() + settle <= self.now,
             _ => false,
         }
     }
