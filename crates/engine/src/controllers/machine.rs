@@ -67,6 +67,26 @@ pub(crate) fn makes(action: &Action) -> bool {
     matches!(action, Action::StoreUserData(_) | Action::Create(_))
 }
 
+/// Where it is said that a step failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureWeight<'a> {
+    /// Nowhere: it is decided anew.
+    None,
+    /// In the status, until it works. It may work the next time, but a webhook that is down is so for long.
+    Status,
+    /// In an Event, too: somebody has to do something.
+    Event(&'a str),
+}
+
+/// How much the failure of a step is worth saying.
+pub(crate) fn weight_of(failure: &Failure) -> FailureWeight<'_> {
+    match failure {
+        Failure::Refused(why) | Failure::NoRoom(why) | Failure::Forbidden(why) => FailureWeight::Event(why),
+        Failure::Unclear(_) => FailureWeight::Status,
+        Failure::Outdated(_) => FailureWeight::None,
+    }
+}
+
 impl From<Failed> for Trouble {
     fn from(failed: Failed) -> Self {
         Self::Site(failed.0)
@@ -396,4 +416,17 @@ fn attend_drain(tenant: &Tenant, machine: &Object, plan: &MachinePlan, failing: 
 pub(crate) fn merged(mut patch: serde_json::Value, other: serde_json::Value) -> serde_json::Value {
     merge(&mut patch, other);
     patch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_a_server_failed_over_is_said_without_an_event() {
+        let why = || "virtualmachine m: failed calling webhook".to_owned();
+        assert_eq!(weight_of(&Failure::Unclear(why())), FailureWeight::Status);
+        assert_eq!(weight_of(&Failure::Refused(why())), FailureWeight::Event(&why()));
+        assert_eq!(weight_of(&Failure::Outdated(why())), FailureWeight::None);
+    }
 }
