@@ -307,7 +307,7 @@ pub(crate) async fn look(tenant: &Tenant, ward: &Ward) -> Outcome {
         Ok(next) => next.map_or(Outcome::Done, Outcome::At),
         Err(failed) => {
             tracing::debug!(?ward, %failed, "the status of a health check cannot be written");
-            Outcome::Retry
+            failed.outcome()
         }
     }
 }

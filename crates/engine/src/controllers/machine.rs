@@ -1,6 +1,7 @@
 //! The controller of single machines: observe, plan, execute.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use trellis_platform::{Action, Failure, Observation, Platform as _, Wish};
@@ -9,7 +10,7 @@ use trellis_runtime::client::{Delete, Deleted};
 use trellis_runtime::queue::Outcome;
 
 use super::adoption;
-use super::control::{Failed, Found, Thing};
+use super::control::{self, Failed, Found, Thing};
 use super::health;
 use super::masters;
 use super::nodes::VmName;
@@ -67,6 +68,16 @@ pub(crate) fn makes(action: &Action) -> bool {
     matches!(action, Action::StoreUserData(_) | Action::Create(_))
 }
 
+impl Trouble {
+    /// When the server wants to be asked again, if it said so.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Site(error) => error.retry_after(),
+            Self::Platform(_) | Self::Step { .. } => None,
+        }
+    }
+}
+
 /// Where it is said that a step failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureWeight<'a> {
@@ -110,6 +121,7 @@ pub(crate) async fn look(tenant: &Tenant, name: &str) -> Outcome {
     let Some(now) = tenant.control.machines.get(&key) else { return Outcome::Done };
     machine = now;
     let mut retry = false;
+    let mut asked = None;
     let mut rounds = 0;
     let mut news = News::default();
     let plan = loop {
@@ -131,6 +143,7 @@ pub(crate) async fn look(tenant: &Tenant, name: &str) -> Outcome {
             Ok(true) => break decide(tenant, &machine),
             Err(trouble) => {
                 retry = tenant.machine_failed(&machine, &trouble);
+                asked = trouble.retry_after();
                 break decide(tenant, &machine);
             }
         }
@@ -143,7 +156,7 @@ pub(crate) async fn look(tenant: &Tenant, name: &str) -> Outcome {
         None
     });
     match plan.wake.map(|deadline| deadline.at).into_iter().chain(due).min() {
-        _ if retry => Outcome::Retry,
+        _ if retry => control::again(asked),
         Some(then) => Outcome::At(then),
         None => Outcome::Done,
     }

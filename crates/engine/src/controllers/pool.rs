@@ -47,7 +47,7 @@ pub(crate) async fn look(tenant: &Tenant, key: &Key) -> Outcome {
         Ok(deadline) => deadline.map_or(Outcome::Done, |deadline| Outcome::At(deadline.at)),
         Err(failed) => {
             tracing::debug!(pool = %key.name(), %failed, "a pool could not be brought to its wish");
-            Outcome::Retry
+            failed.outcome()
         }
     }
 }
@@ -469,7 +469,7 @@ pub(crate) async fn look_at_set(tenant: &Tenant, key: &Key) -> Outcome {
         }
         (Err(failed), _) | (_, Err(failed)) => {
             tracing::debug!(set = %key.name(), %failed, "a set could not be brought to its wish");
-            Outcome::Retry
+            failed.outcome()
         }
     }
 }
