@@ -59,6 +59,10 @@ pub struct Known {
     pub vms: BTreeMap<String, String>,
     /// The Nodes that say that they are ready, by name.
     pub ready: BTreeSet<String>,
+    /// The VMs that those Nodes say they are, by uid: a kubelet may call itself by another name than its machine's.
+    pub ready_vms: BTreeSet<String>,
+    /// The Machines that those Nodes say they are, by name.
+    pub ready_machines: BTreeSet<String>,
     /// Whether there is any Machine, set or pool at all.
     pub inhabited: bool,
     /// Why nothing can be concluded from what is not seen: a site is down, or a cache is not complete.
@@ -146,7 +150,7 @@ pub fn judge(thing: &Thing, known: &Known, due: Timestamp, now: Timestamp) -> Ju
             "there is no Machine, set or pool at all where they are looked for: it may be the wrong place",
         );
     }
-    if matches!(thing.kind, Kind::Vm | Kind::Node) && known.ready.contains(&thing.name) {
+    if is_in_use(thing, known) {
         return Judgement::Unproven("its Node is ready: somebody may use it");
     }
     // What a VM reads and writes goes after it.
@@ -156,6 +160,18 @@ pub fn judge(thing: &Thing, known: &Known, due: Timestamp, now: Timestamp) -> Ju
         return Judgement::Waits(None);
     }
     Judgement::Proven
+}
+
+/// Whether a VM is at work, as a Node says that is ready; or a Node is.
+fn is_in_use(thing: &Thing, known: &Known) -> bool {
+    match thing.kind {
+        Kind::Node => known.ready.contains(&thing.name),
+        Kind::Vm => {
+            let names = [&known.ready, &known.ready_machines];
+            known.ready_vms.contains(&thing.uid) || names.iter().any(|names| names.contains(&thing.name))
+        }
+        Kind::Volume | Kind::Secret | Kind::Service => false,
+    }
 }
 
 fn belongs(thing: &Thing, known: &Known) -> bool {
@@ -219,13 +235,21 @@ mod tests {
     #[test]
     fn what_is_not_proven_stays() {
         type Change = fn(&mut Thing, &mut Known);
-        let rows: [(&str, Kind, Change); 13] = [
+        let rows: [(&str, Kind, Change); 15] = [
             ("its Machine is there", Kind::Vm, |thing, _| thing.made_for = Some("u2".to_owned())),
             ("nobody says whose it is", Kind::Vm, |thing, _| thing.made_for = None),
             ("nobody says whose it is", Kind::Secret, |thing, _| thing.made_for = None),
             ("nobody says which VM it was", Kind::Node, |thing, _| thing.made_for = None),
             ("it goes already", Kind::Vm, |thing, _| thing.going = true),
             ("its Node is ready", Kind::Vm, |_, known| known.ready = ["m1".to_owned()].into()),
+            ("a Node of another name says that it is its VM", Kind::Vm, |thing, known| {
+                known.ready = ["m1.example".to_owned()].into();
+                known.ready_vms = [thing.uid.clone()].into();
+            }),
+            ("a Node of another name says that it is its Machine", Kind::Vm, |_, known| {
+                known.ready = ["m1.example".to_owned()].into();
+                known.ready_machines = ["m1".to_owned()].into();
+            }),
             ("it is ready", Kind::Node, |_, known| known.ready = ["m1".to_owned()].into()),
             ("its VM is there", Kind::Secret, |_, known| known.vms = [("m1".into(), "v".into())].into()),
             ("its VM is there", Kind::Volume, |_, known| known.vms = [("m1".into(), "v".into())].into()),

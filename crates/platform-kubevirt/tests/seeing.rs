@@ -94,7 +94,7 @@ fn a_machine_of_the_lab_is_seen_whole() {
     let instance = vm.instance.unwrap();
     assert_eq!(instance.state, InstanceState::Running);
     assert_eq!(instance.running_since, Some("2026-11-16T17:04:07Z".parse().unwrap()));
-    assert_eq!(instance.migratable, Ok(()));
+    assert_eq!(instance.migratable, Some(Ok(())));
     assert_eq!((instance.evacuation, instance.migration), (None, None));
     let host = instance.host.unwrap();
     assert_eq!(
@@ -428,8 +428,11 @@ fn a_run_that_cannot_move_says_why() {
     let run = run(json!({ "status": { "conditions": condition } }));
     assert_eq!(
         observed(&run).vm.unwrap().instance.unwrap().migratable,
-        Err("PVC x is not shared".to_owned())
+        Some(Err("PVC x is not shared".to_owned()))
     );
+    let silent = self::run(json!({ "status": { "conditions": [] } }));
+    let shown = observed(&silent).vm.unwrap().instance.unwrap().migratable;
+    assert_eq!(shown, None, "what was not said yet is no refusal");
 }
 
 #[test]

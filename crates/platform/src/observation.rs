@@ -69,8 +69,8 @@ pub struct Instance {
     pub host: Option<HostSeen>,
     /// Its addresses, the primary interface's first.
     pub addresses: Vec<Address>,
-    /// Whether it can move to another host while it runs, and why not.
-    pub migratable: Result<(), String>,
+    /// Whether it can move to another host while it runs, and why not; nothing as long as the platform has not said.
+    pub migratable: Option<Result<(), String>>,
     /// Somebody wants it off its host.
     pub evacuation: Option<Evacuation>,
     /// Its latest move.

@@ -45,7 +45,7 @@ pub(super) fn findings(kind: Kind, object: &Value) -> Findings {
     {
         let field = match &bad {
             BadHealthCheck::Time { field, .. } | BadHealthCheck::Share { field, .. } => field.as_str(),
-            BadHealthCheck::Form(_) => "",
+            BadHealthCheck::Form(_) | BadHealthCheck::Remedy => "",
         };
         let field = FieldPath::root().child("metadata").child("annotations").child(field).to_string();
         findings.causes.push(invalid(&field, &bad.to_string()));
@@ -149,6 +149,7 @@ fn health_check(object: &Value) -> Vec<Cause> {
         if let Some(Err(bad)) = bad {
             let message = match &bad {
                 BadHealthCheck::Form(_) => "it does not have the form it should have".to_owned(),
+                BadHealthCheck::Remedy => bad.to_string(),
                 BadHealthCheck::Time { field, .. } | BadHealthCheck::Share { field, .. } => {
                     let whole = bad.to_string();
                     whole.strip_prefix(&format!("{field}: ")).map_or(whole.clone(), str::to_owned)

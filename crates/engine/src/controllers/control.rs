@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use trellis_runtime::queue::Outcome;
 use trellis_runtime::{Cache, Index, Key, Queue, Resource, Selection, Site};
 
 use super::cached::Cached;
@@ -249,6 +251,21 @@ struct SecretWatch {
 #[error(transparent)]
 pub(crate) struct Failed(#[from] pub(crate) trellis_runtime::client::Error);
 
+impl Failed {
+    /// When whoever failed tries again: a server that is busy says when it wants to be asked.
+    pub(crate) fn outcome(&self) -> Outcome {
+        again(self.0.retry_after())
+    }
+}
+
+/// The longest a server may put us off.
+const LONGEST_PUT_OFF: Duration = Duration::from_mins(2);
+
+/// When it is tried again, if a server said when it wants to be asked.
+pub(crate) fn again(asked: Option<Duration>) -> Outcome {
+    asked.map_or(Outcome::Retry, |wait| Outcome::After(wait.min(LONGEST_PUT_OFF)))
+}
+
 /// A Secret with user data. It is never shown.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Secret(pub(crate) SecretSeen);
@@ -272,5 +289,22 @@ impl<'de> Deserialize<'de> for Secret {
             annotations: metadata.annotations.unwrap_or_default(),
             data: data.unwrap_or_default().into_iter().filter_map(decoded).collect(),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trellis_runtime::client::Error;
+
+    #[test]
+    fn a_server_that_is_busy_is_asked_when_it_wants_to_be() {
+        let busy = |seconds| Error::TooManyRequests {
+            retry_after: Some(Duration::from_secs(seconds)),
+            message: "later".to_owned(),
+        };
+        assert_eq!(Failed(busy(7)).outcome(), Outcome::After(Duration::from_secs(7)));
+        assert_eq!(Failed(busy(86_400)).outcome(), Outcome::After(LONGEST_PUT_OFF));
+        assert_eq!(Failed(Error::Timeout).outcome(), Outcome::Retry);
     }
 }

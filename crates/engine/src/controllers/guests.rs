@@ -128,17 +128,7 @@ impl Guests {
 
     /// Asks for the eviction of a pod, and remembers a refusal.
     pub(crate) async fn evict(&self, node: &str, key: &Key, uid: &str, now: Timestamp) -> client::Result<()> {
-        let evicted = match self.site.evict(key, uid, None).await {
-            // Whoever refuses one pod, or fails over it, says nothing about the others: it has a pause of its own.
-            Err(
-                error @ (client::Error::Forbidden(_)
-                | client::Error::Quota(_)
-                | client::Error::Invalid(_)
-                | client::Error::Conflict(_)
-                | client::Error::Other { .. }),
-            ) => Evicted::Refused { reason: error.to_string(), retry_after: None },
-            evicted => evicted?,
-        };
+        let evicted = self.site.evict(key, uid, None).await.or_else(refused)?;
         let mut drains = self.drains.lock();
         let Some(drain) = drains.get_mut(node) else { return Ok(()) };
         match evicted {
@@ -212,5 +202,36 @@ impl Guests {
         let written = self.site.merge_patch(&NODE, &Key::new("", name), patch).await?;
         self.nodes.written(written);
         Ok(())
+    }
+}
+
+/// What it means that an eviction failed. Whoever refuses one pod, or fails over it (more than one budget is about it, a
+/// webhook is down), says nothing about the others: it has a pause of its own.
+fn refused(error: client::Error) -> client::Result<Evicted> {
+    match error {
+        client::Error::Forbidden(_)
+        | client::Error::Quota(_)
+        | client::Error::Invalid(_)
+        | client::Error::Conflict(_)
+        | client::Error::ServerFailed(_)
+        | client::Error::Other { .. } => {
+            Ok(Evicted::Refused { reason: error.to_string(), retry_after: None })
+        }
+        error => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_fails_over_one_pod_holds_up_no_other() {
+        let budgets = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        let failed = client::Error::ServerFailed(budgets.to_owned());
+        assert!(matches!(refused(failed), Ok(Evicted::Refused { reason, .. }) if reason.contains(budgets)));
+        for error in [client::Error::Unavailable("no route".to_owned()), client::Error::Timeout] {
+            assert_eq!(refused(error.clone()), Err(error), "nobody has answered");
+        }
     }
 }

@@ -56,8 +56,19 @@ impl Ward {
     }
 }
 
-/// The version of a check that was read, and what it says if it can be read.
-type Read = (u64, Option<Arc<HealthCheck>>);
+/// What a check comes to.
+#[derive(Debug, Clone)]
+enum Said {
+    /// What unhealthy means, and how many may be.
+    Check(Arc<HealthCheck>),
+    /// Nothing now: it is paused, or cannot be read. Whoever wrote it wants no other rule for its machines.
+    Withheld,
+    /// It is none.
+    None,
+}
+
+/// The version of a check that was read, and what it comes to.
+type Read = (u64, Said);
 
 /// What wards think of machines. It can be lost: it is found again.
 #[derive(Default)]
@@ -120,23 +131,36 @@ impl Opinions {
     }
 
     /// What a check says, read once for each version of it.
-    fn read(&self, family: &families::Family, object: &Object) -> Option<Arc<HealthCheck>> {
+    fn read(&self, family: &families::Family, object: &Object) -> Said {
         let meta = &object.metadata;
         let mut checks = self.checks.lock();
-        if let Some((version, check)) = checks.get(&meta.key)
+        if let Some((version, said)) = checks.get(&meta.key)
             && *version == meta.resource_version
         {
-            return check.clone();
+            return said.clone();
         }
-        let check = read(family, object).ok().flatten().map(Arc::new);
-        checks.insert(meta.key.clone(), (meta.resource_version, check.clone()));
-        check
+        let said = said(family, object);
+        checks.insert(meta.key.clone(), (meta.resource_version, said.clone()));
+        said
     }
 }
 
-fn read(family: &families::Family, object: &Object) -> Result<Option<HealthCheck>, BadHealthCheck> {
+fn said(family: &families::Family, object: &Object) -> Said {
+    match read(family, object) {
+        Ok(Some(check)) => Said::Check(Arc::new(check)),
+        Ok(None) if is_paused(family, object) => Said::Withheld,
+        Ok(None) => Said::None,
+        Err(_) => Said::Withheld,
+    }
+}
+
+fn is_paused(family: &families::Family, object: &Object) -> bool {
     let paused = family.paused.iter().any(|key| object.metadata.annotations.is_on(key));
-    if paused || object.metadata.deleting.is_some() {
+    paused && object.metadata.deleting.is_none()
+}
+
+fn read(family: &families::Family, object: &Object) -> Result<Option<HealthCheck>, BadHealthCheck> {
+    if is_paused(family, object) || object.metadata.deleting.is_some() {
         return Ok(None);
     }
     if *family == TRELLIS { HealthCheck::of_pool(object) } else { HealthCheck::of_object(object).map(Some) }
@@ -152,9 +176,9 @@ fn checks(tenant: &Tenant) -> Option<&Things> {
 fn checks_on(tenant: &Tenant, machine: &Object) -> Vec<(Key, Arc<HealthCheck>)> {
     let Some(things) = checks(tenant) else { return Vec::new() };
     let family = tenant.control.family;
-    let read = |object: &Object| {
-        let check = tenant.health.read(family, object)?;
-        Some((object.metadata.key.clone(), check))
+    let read = |object: &Object| match tenant.health.read(family, object) {
+        Said::Check(check) => Some((object.metadata.key.clone(), check)),
+        Said::Withheld | Said::None => None,
     };
     if *family == TRELLIS {
         let Some(owner) = &machine.metadata.owner else { return Vec::new() };
@@ -166,6 +190,20 @@ fn checks_on(tenant: &Tenant, machine: &Object) -> Vec<(Key, Arc<HealthCheck>)> 
         .filter_map(|object| read(object))
         .filter(|(_, check)| check.selects(&machine.metadata.labels))
         .collect()
+}
+
+/// Whether a check is about a machine and says nothing now. It is not for the rules of all others to replace it then.
+fn is_withheld(tenant: &Tenant, machine: &Object) -> bool {
+    let Some(things) = checks(tenant) else { return false };
+    let family = tenant.control.family;
+    let withholds = |object: &Object| matches!(tenant.health.read(family, object), Said::Withheld);
+    if *family == TRELLIS {
+        let Some(owner) = &machine.metadata.owner else { return false };
+        let pool = things.get(&Key::new(machine.metadata.namespace(), &owner.name));
+        return pool.is_some_and(|pool| withholds(&pool));
+    }
+    let labels = &machine.metadata.labels;
+    things.cache.all().iter().any(|object| withholds(object) && HealthCheck::may_select(object, labels))
 }
 
 /// How long each part of a machine's life may take: what a check says goes before what holds for all.
@@ -224,6 +262,15 @@ fn name_checks(tenant: &Tenant, machine: &Object) {
     }
 }
 
+/// Names all wards of owners that think something: what a check withholds is not theirs to give, and what it held back
+/// may be.
+fn name_owners(tenant: &Tenant) {
+    let opinions = tenant.health.verdicts.lock();
+    for ward in opinions.keys().filter(|ward| matches!(ward, Ward::Owner(_))) {
+        tenant.queue.add(&Task::Ward(ward.clone()), COMING);
+    }
+}
+
 /// The pool or set that a machine belongs to in the end: the object where it is known, and its uid.
 fn root(tenant: &Tenant, machine: &Object) -> Option<(Option<(Resource, Thing)>, String)> {
     let control = &tenant.control;
@@ -260,7 +307,7 @@ pub(crate) async fn look(tenant: &Tenant, ward: &Ward) -> Outcome {
         Ok(next) => next.map_or(Outcome::Done, Outcome::At),
         Err(failed) => {
             tracing::debug!(?ward, %failed, "the status of a health check cannot be written");
-            Outcome::Retry
+            failed.outcome()
         }
     }
 }
@@ -277,10 +324,12 @@ async fn look_at_check(tenant: &Tenant, ward: &Ward, key: &Key) -> Result<Option
         Ok(Some(check)) => check,
         Ok(None) => {
             publish(tenant, ward, &[], &BTreeMap::new());
+            name_owners(tenant);
             return withdraw(tenant, things, &object).await.map(|()| None);
         }
         Err(bad) => {
             publish(tenant, ward, &[], &BTreeMap::new());
+            name_owners(tenant);
             let condition = Condition {
                 kind: REMEDIATION_ALLOWED,
                 holds: Some(false),
@@ -348,7 +397,7 @@ fn look_at_owner(tenant: &Tenant, ward: &Ward, uid: &str) {
     let remedies = decided(tenant, &Limits { max_unhealthy, ..Limits::default() }, &cases);
     let mut verdicts = remedies.verdicts;
     for machine in &machines {
-        if !checks_on(tenant, machine).is_empty() {
+        if !checks_on(tenant, machine).is_empty() || is_withheld(tenant, machine) {
             verdicts.remove(machine.metadata.name());
         }
     }
@@ -458,4 +507,37 @@ async fn say(
 async fn withdraw(tenant: &Tenant, things: &Things, object: &Thing) -> Result<(), Failed> {
     let Some(patch) = families::without_condition(object, REMEDIATION_ALLOWED) else { return Ok(()) };
     tenant.control.patch_status(things, &object.metadata.key, &patch).await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::families::KKP;
+
+    fn check(annotations: &Value, spec: &Value) -> Object {
+        let metadata = json!({
+            "name": "workers", "namespace": "kube-system", "uid": "u", "resourceVersion": "1",
+            "creationTimestamp": "2026-11-16T10:00:00Z", "annotations": annotations,
+        });
+        Object::from_json(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn a_check_that_is_paused_or_cannot_be_read_withholds_what_others_would_do() {
+        let good = json!({"selector": {"matchLabels": {"pool": "workers"}}, "maxUnhealthy": "40%"});
+        let bad = json!({"selector": {"matchLabels": {"pool": "workers"}}, "maxUnhealthy": "many"});
+        let elsewhere = json!({"selector": {}, "remediationTemplate": {"name": "reboot"}});
+        let on = json!({KKP.paused[0]: "true"});
+        assert!(matches!(said(&KKP, &check(&json!({}), &good)), Said::Check(_)));
+        for (annotations, spec) in [(&on, &good), (&json!({}), &bad), (&json!({}), &elsewhere)] {
+            assert!(matches!(said(&KKP, &check(annotations, spec)), Said::Withheld), "{spec}");
+        }
+        let pool = check(&json!({}), &json!({}));
+        assert!(
+            matches!(said(&TRELLIS, &pool), Said::None),
+            "a pool that says nothing has the rules of all others"
+        );
+    }
 }

@@ -305,7 +305,7 @@ fn told(error: &client::Error) -> ApiError {
         client::Error::Invalid(_) if message.contains("in-flight migration") => 400,
         client::Error::Invalid(_) => 422,
         client::Error::TooManyRequests { .. } => 429,
-        client::Error::Unavailable(_) => 503,
+        client::Error::Unavailable(_) | client::Error::ServerFailed(_) => 503,
         client::Error::Timeout | client::Error::Malformed(_) => 0,
         client::Error::Other { code, .. } => *code,
     };

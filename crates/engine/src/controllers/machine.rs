@@ -1,6 +1,7 @@
 //! The controller of single machines: observe, plan, execute.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use trellis_platform::{Action, Failure, Observation, Platform as _, Wish};
@@ -9,7 +10,7 @@ use trellis_runtime::client::{Delete, Deleted};
 use trellis_runtime::queue::Outcome;
 
 use super::adoption;
-use super::control::{Failed, Found, Thing};
+use super::control::{self, Failed, Found, Thing};
 use super::health;
 use super::masters;
 use super::nodes::VmName;
@@ -67,6 +68,36 @@ pub(crate) fn makes(action: &Action) -> bool {
     matches!(action, Action::StoreUserData(_) | Action::Create(_))
 }
 
+impl Trouble {
+    /// When the server wants to be asked again, if it said so.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Site(error) => error.retry_after(),
+            Self::Platform(_) | Self::Step { .. } => None,
+        }
+    }
+}
+
+/// Where it is said that a step failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureWeight<'a> {
+    /// Nowhere: it is decided anew.
+    None,
+    /// In the status, until it works. It may work the next time, but a webhook that is down is so for long.
+    Status,
+    /// In an Event, too: somebody has to do something.
+    Event(&'a str),
+}
+
+/// How much the failure of a step is worth saying.
+pub(crate) fn weight_of(failure: &Failure) -> FailureWeight<'_> {
+    match failure {
+        Failure::Refused(why) | Failure::NoRoom(why) | Failure::Forbidden(why) => FailureWeight::Event(why),
+        Failure::Unclear(_) => FailureWeight::Status,
+        Failure::Outdated(_) => FailureWeight::None,
+    }
+}
+
 impl From<Failed> for Trouble {
     fn from(failed: Failed) -> Self {
         Self::Site(failed.0)
@@ -90,6 +121,7 @@ pub(crate) async fn look(tenant: &Tenant, name: &str) -> Outcome {
     let Some(now) = tenant.control.machines.get(&key) else { return Outcome::Done };
     machine = now;
     let mut retry = false;
+    let mut asked = None;
     let mut rounds = 0;
     let mut news = News::default();
     let plan = loop {
@@ -111,6 +143,7 @@ pub(crate) async fn look(tenant: &Tenant, name: &str) -> Outcome {
             Ok(true) => break decide(tenant, &machine),
             Err(trouble) => {
                 retry = tenant.machine_failed(&machine, &trouble);
+                asked = trouble.retry_after();
                 break decide(tenant, &machine);
             }
         }
@@ -123,7 +156,7 @@ pub(crate) async fn look(tenant: &Tenant, name: &str) -> Outcome {
         None
     });
     match plan.wake.map(|deadline| deadline.at).into_iter().chain(due).min() {
-        _ if retry => Outcome::Retry,
+        _ if retry => control::again(asked),
         Some(then) => Outcome::At(then),
         None => Outcome::Done,
     }
@@ -138,6 +171,7 @@ pub(crate) fn lane(machine: &Object) -> usize {
 struct Seen {
     machine: MachineSeen,
     wish: Result<Arc<Wish>, Blocked>,
+    may_change: bool,
     node_wish: OwnedNodeMeta,
     observation: Observation,
     node: Option<NodeSeen>,
@@ -168,15 +202,15 @@ fn decide(tenant: &Tenant, machine: &Thing) -> MachinePlan {
     });
     let node = node.map(|node| node.seen.clone());
     let pods = node.as_ref().and_then(|node| tenant.guests.as_ref()?.pods(&node.name));
+    let pool = tenant.reading_of_its_pool(machine);
+    let may_change = reading.as_ref().is_ok_and(|own| families::is_present(machine, own, pool.as_deref()));
     let node_wish = match (&reading, &node) {
-        (Ok(reading), _) => {
-            families::node_wish(family, machine, reading, tenant.reading_of_its_pool(machine).as_deref())
-        }
+        (Ok(reading), _) => families::node_wish(family, machine, reading, pool.as_deref()),
         // What cannot be read changes nothing.
         (Err(_), Some(node)) => node.ours.clone(),
         (Err(_), None) => OwnedNodeMeta::default(),
     };
-    let all = Seen { machine: seen, wish, node_wish, observation, node, pods };
+    let all = Seen { machine: seen, wish, may_change, node_wish, observation, node, pods };
     let mut plan = plan_of(tenant, machine, &all, tenant.may_disrupt(machine), now);
     if tenant.disrupts(machine, &plan) == Err(BudgetUsedUp) {
         // Somebody else was quicker: what two looks were both promised only one may have.
@@ -211,6 +245,7 @@ fn plan_of(tenant: &Tenant, machine: &Thing, seen: &Seen, may_disrupt: bool, now
             may_replace: may_replace && !masters::is_master(tenant, machine),
             held: kept,
             may_disrupt,
+            may_change: seen.may_change,
         },
         held: held.as_deref(),
     };
@@ -394,4 +429,17 @@ fn attend_drain(tenant: &Tenant, machine: &Object, plan: &MachinePlan, failing: 
 pub(crate) fn merged(mut patch: serde_json::Value, other: serde_json::Value) -> serde_json::Value {
     merge(&mut patch, other);
     patch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_a_server_failed_over_is_said_without_an_event() {
+        let why = || "virtualmachine m: failed calling webhook".to_owned();
+        assert_eq!(weight_of(&Failure::Unclear(why())), FailureWeight::Status);
+        assert_eq!(weight_of(&Failure::Refused(why())), FailureWeight::Event(&why()));
+        assert_eq!(weight_of(&Failure::Outdated(why())), FailureWeight::None);
+    }
 }

@@ -47,7 +47,7 @@ pub(crate) async fn look(tenant: &Tenant, key: &Key) -> Outcome {
         Ok(deadline) => deadline.map_or(Outcome::Done, |deadline| Outcome::At(deadline.at)),
         Err(failed) => {
             tracing::debug!(pool = %key.name(), %failed, "a pool could not be brought to its wish");
-            Outcome::Retry
+            failed.outcome()
         }
     }
 }
@@ -110,8 +110,9 @@ async fn bring(tenant: &Tenant, pool: &Thing, reading: &Arc<Reading>) -> Result<
     let plan = pools::rollout::plan(&wish, &seen, mark.as_ref(), tenant.clock.now());
     let mut deadline = plan.deadline.clone();
     let mut trouble = None;
+    let mut taken = taken(&sets);
     for sizing in &plan.sets {
-        match size(tenant, pool, reading, &wish, &sets, sizing, &plan).await {
+        match size(tenant, pool, reading, &wish, &sets, sizing, &plan, &mut taken).await {
             Ok(later) => deadline = Deadline::earlier(deadline, later),
             Err(failed) => trouble = Some(failed),
         }
@@ -212,6 +213,7 @@ fn sets(tenant: &Tenant, pool: &Thing) -> Vec<Set> {
 }
 
 /// Brings one revision to its size; when to look at it again.
+#[expect(clippy::too_many_arguments, reason = "one call, with what a revision is sized by")]
 async fn size(
     tenant: &Tenant,
     pool: &Thing,
@@ -220,6 +222,7 @@ async fn size(
     sets: &[Set],
     sizing: &Sizing,
     plan: &RolloutPlan,
+    taken: &mut BTreeSet<u32>,
 ) -> Result<Option<Deadline>, Failed> {
     let control = &tenant.control;
     let newest = sizing.revision == wish.revision;
@@ -229,12 +232,11 @@ async fn size(
             keep_revision(tenant, pool, reading, sizing.number).await?;
         }
         let members = known.map(|set| set.seen.members.clone()).unwrap_or_default();
-        let taken = taken(sets, sizing.name.as_deref());
         // A paused pool grows by machines of its old revisions, as those were.
         let old = (!newest).then(|| tenant.kept_reading(&pool.metadata.uid, &sizing.revision)).flatten();
         let limit = if newest || old.is_some() { sizing.limit } else { 0 };
         let reading = old.as_ref().unwrap_or(reading);
-        return fill(tenant, pool, reading, &members, wish, sizing.size, Some(limit), taken).await;
+        return fill(tenant, pool, reading, &members, wish, Fill::of(sizing, limit, wish), taken).await;
     }
     let Some(things) = &control.sets else { return Ok(None) };
     let most = pools::Bounds::of(wish).most();
@@ -252,6 +254,10 @@ async fn size(
         }
         return Ok(None);
     };
+    // Whoever removes a set with its machines waits for it to make none: its place is taken when it is gone.
+    if set.metadata.deleting.is_some() {
+        return Ok(None);
+    }
     let mut patch = scale(&set, sizing.size);
     let annotations: Vec<(&str, Option<String>)> =
         make::numbers(control.family, numbers).into_iter().collect();
@@ -265,31 +271,41 @@ async fn size(
     let members = known.map(|set| set.seen.members.clone()).unwrap_or_default();
     let mut deadline = None;
     if let Ok(reading) = reading {
-        let taken = BTreeSet::new();
-        deadline =
-            fill(tenant, &set, &reading, &members, wish, sizing.size, Some(sizing.limit), taken).await?;
+        let to = Fill::of(sizing, sizing.limit, wish);
+        deadline = fill(tenant, &set, &reading, &members, wish, to, taken).await?;
     }
     let later = say_of_set(tenant, &set, plan.conditions.clone(), None).await?;
     Ok(Deadline::earlier(deadline, later))
 }
 
-/// Numbers that machines of other revisions have.
-fn taken(sets: &[Set], but: Option<&str>) -> BTreeSet<u32> {
-    let others = sets.iter().filter(|set| Some(set.seen.name.as_str()) != but);
-    others.flat_map(|set| &set.seen.members).filter_map(|member| member.ordinal).collect()
+/// Numbers that machines of all revisions have: addresses are dealt out by them.
+fn taken(sets: &[Set]) -> BTreeSet<u32> {
+    sets.iter().flat_map(|set| &set.seen.members).filter_map(|member| member.ordinal).collect()
 }
 
-/// Makes and removes machines until there are as many as wished.
-#[expect(clippy::too_many_arguments, reason = "one call, with what a set is made of")]
+/// What a set is to be filled to.
+struct Fill {
+    size: u32,
+    limit: Option<u32>,
+    /// An update replaces all of its machines.
+    leaving: bool,
+}
+
+impl Fill {
+    fn of(sizing: &Sizing, limit: u32, wish: &PoolWish) -> Self {
+        Self { size: sizing.size, limit: Some(limit), leaving: wish.replaces(&sizing.revision) }
+    }
+}
+
+/// Makes and removes machines until there are as many as wished. Numbers that are handed out are taken from then on.
 async fn fill(
     tenant: &Tenant,
     owner: &Thing,
     reading: &Reading,
     members: &[Member],
     wish: &PoolWish,
-    size: u32,
-    limit: Option<u32>,
-    taken: BTreeSet<u32>,
+    Fill { size, limit, leaving }: Fill,
+    taken: &mut BTreeSet<u32>,
 ) -> Result<Option<Deadline>, Failed> {
     let control = &tenant.control;
     let uid = &owner.metadata.uid;
@@ -297,12 +313,18 @@ async fn fill(
         size,
         limit,
         zones: wish.zones.clone(),
+        leaving,
         delete_policy: wish.delete_policy,
         min_ready_seconds: wish.update.min_ready_seconds,
-        taken,
+        taken: taken.clone(),
         starts: tenant.starts(uid),
     };
-    let plan = pools::set::plan(&set_wish, members, tenant.clock.now());
+    let has_name = |ordinal: u32| {
+        let name = make::machine_name(control.family, owner, reading, ordinal);
+        control.machines.get(&Key::new(owner.metadata.namespace(), &name)).is_some()
+    };
+    let plan = pools::set::plan_around(set_wish, members, has_name, tenant.clock.now());
+    taken.extend(plan.make.iter().map(|new| new.ordinal));
     for name in &plan.delete {
         let key = Key::new(owner.metadata.namespace(), name);
         let Some(machine) = control.machines.get(&key) else { continue };
@@ -434,7 +456,9 @@ pub(crate) async fn look_at_set(tenant: &Tenant, key: &Key) -> Outcome {
         };
     }
     let members = members(tenant, &set);
-    let filled = fill(tenant, &set, &reading, &members, &wish, wish.replicas, None, BTreeSet::new()).await;
+    let mut taken = BTreeSet::new();
+    let to = Fill { size: wish.replicas, limit: None, leaving: false };
+    let filled = fill(tenant, &set, &reading, &members, &wish, to, &mut taken).await;
     let said = match hints::write(tenant, sets, &set, &reading).await {
         Ok(()) => say_of_set(tenant, &set, Vec::new(), filled.as_ref().err()).await,
         Err(failed) => Err(failed),
@@ -445,7 +469,7 @@ pub(crate) async fn look_at_set(tenant: &Tenant, key: &Key) -> Outcome {
         }
         (Err(failed), _) | (_, Err(failed)) => {
             tracing::debug!(set = %key.name(), %failed, "a set could not be brought to its wish");
-            Outcome::Retry
+            failed.outcome()
         }
     }
 }

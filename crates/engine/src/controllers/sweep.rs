@@ -190,12 +190,14 @@ fn known(tenant: &Tenant) -> Known {
     let others = control.sets.iter().chain(&control.pools).any(|things| !things.cache.is_empty());
     let vms = tenant.infra.machines.cache.all();
     let nodes = tenant.guests.iter().flat_map(|guests| guests.nodes.all());
-    let ready = nodes.filter(|node| matches!(node.seen.ready, NodeReady::Yes(_)));
+    let ready: Vec<_> = nodes.filter(|node| matches!(node.seen.ready, NodeReady::Yes(_))).collect();
     Known {
         inhabited: others || !machines.is_empty(),
         machines,
         vms: vms.iter().map(|vm| (vm.meta.name.to_string(), vm.meta.uid.to_string())).collect(),
-        ready: ready.map(|node| node.seen.name.clone()).collect(),
+        ready: ready.iter().map(|node| node.seen.name.clone()).collect(),
+        ready_vms: ready.iter().filter_map(|node| node.seen.vm_uid.clone()).collect(),
+        ready_machines: ready.iter().filter_map(|node| machine_of_node(tenant, &node.seen)).collect(),
         doubt: doubt(tenant),
         calm_since: tenant.calm_since(),
     }

@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use trellis_model::Cluster;
 use trellis_model::canonical;
-use trellis_platform::Failure;
 use trellis_platform_kubevirt::seen::Scope;
 use trellis_runtime::client::{Delete, Health};
 use trellis_runtime::events::{Kind as Weight, Note, Recorder, Regarding, Teller};
@@ -28,7 +27,7 @@ use super::founder::{Founder, Growing};
 use super::guests::Guests;
 use super::health::{self, Opinions};
 use super::infra::Infra;
-use super::machine::Trouble;
+use super::machine::{FailureWeight, Trouble};
 use super::masters::{self, MasterUserData, Masters};
 use super::saying::Sayings;
 use super::sweep::{self, Leftovers, Sweep};
@@ -474,16 +473,21 @@ impl Tenant {
     pub(crate) fn machine_failed(&self, machine: &Object, trouble: &Trouble) -> bool {
         tracing::debug!(machine = machine.metadata.name(), %trouble, "a step failed");
         let Trouble::Step { action, failure } = trouble else { return true };
-        let (Failure::Refused(why) | Failure::NoRoom(why) | Failure::Forbidden(why)) = failure else {
-            return true;
+        let why = match machine::weight_of(failure) {
+            FailureWeight::None => return true,
+            FailureWeight::Status => {
+                self.memory.lock().troubles.insert(machine.metadata.name().to_owned(), trouble.to_string());
+                return true;
+            }
+            FailureWeight::Event(why) => why,
         };
         let making = machine::makes(action);
         let mut memory = self.memory.lock();
         let (reason, message) = if making {
             // The next try has its time in the plan.
             let failures = memory.failures.entry(machine.metadata.uid.to_string()).or_default();
-            *failures = (failures.0.saturating_add(1), Some(self.clock.now()), why.clone());
-            ("FailedCreate", why.clone())
+            *failures = (failures.0.saturating_add(1), Some(self.clock.now()), why.to_owned());
+            ("FailedCreate", why.to_owned())
         } else {
             // No plan knows of it: it is tried again later and later, and said until it works.
             memory.troubles.insert(machine.metadata.name().to_owned(), trouble.to_string());

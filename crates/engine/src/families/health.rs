@@ -55,6 +55,11 @@ pub enum BadHealthCheck {
         /// What stands there.
         found: String,
     },
+    /// It leaves the remedy to somebody else.
+    #[error(
+        "spec.remediationTemplate leaves it to another controller what is done for sick machines: nothing is replaced here"
+    )]
+    Remedy,
     /// A share is none.
     #[error("{field}: {found:?} is neither a number nor a share such as 40%")]
     Share {
@@ -76,6 +81,8 @@ struct Spec {
     max_unhealthy: Option<Value>,
     #[serde(default)]
     node_startup_timeout: Option<Value>,
+    #[serde(default)]
+    remediation_template: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -91,6 +98,9 @@ impl HealthCheck {
     pub fn of_object(object: &Object) -> Result<Self, BadHealthCheck> {
         let spec: Spec =
             object.spec_as().ok_or_else(|| BadHealthCheck::Form(object.metadata.name().to_string()))?;
+        if spec.remediation_template.is_some() {
+            return Err(BadHealthCheck::Remedy);
+        }
         let conditions = spec.unhealthy_conditions.into_iter().map(|condition| {
             let field = format!("spec.unhealthyConditions[{}].timeout", condition.kind);
             let timeout = time(&field, &condition.timeout)?;
@@ -131,6 +141,17 @@ impl HealthCheck {
             max_unhealthy: share(keys::MAX_UNHEALTHY, most.as_ref())?,
             startup: Some(startup.unwrap_or(STARTUP)).filter(|startup| !startup.is_zero()),
         }))
+    }
+
+    /// Whether a MachineHealthCheck is about machines with these labels, as far as that can be read: one whose selector
+    /// cannot may mean any.
+    pub fn may_select(object: &Object, labels: &BTreeMap<String, String>) -> bool {
+        #[derive(Deserialize)]
+        struct Selecting {
+            #[serde(default)]
+            selector: LabelSelector,
+        }
+        object.spec_as::<Selecting>().is_none_or(|spec| selects(&spec.selector, labels))
     }
 
     /// Whether it is about machines with these labels.

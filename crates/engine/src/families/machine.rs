@@ -138,6 +138,12 @@ pub fn node_wish(family: &Family, machine: &Object, own: &Reading, pool: Option<
     wish
 }
 
+/// Whether what is wished of a machine may be put into effect on it. What was asked for when it was made is no wish of
+/// today as long as a pool or a set has it: what changed in place since then is written there and nowhere else.
+pub fn is_present(machine: &Object, own: &Reading, pool: Option<&Reading>) -> bool {
+    machine.metadata.owner.is_none() || pool.is_some_and(|pool| pool.revision == own.revision)
+}
+
 fn present<'a>(own: &'a Reading, pool: Option<&'a Reading>) -> &'a Reading {
     pool.filter(|pool| pool.revision == own.revision).unwrap_or(own)
 }

@@ -34,7 +34,7 @@ pub mod user_data;
 
 pub use cluster_status::{cluster_condition, cluster_condition_holds, cluster_status};
 pub use health_status::{check_status, condition_status, without_condition};
-pub use machine::{flags, identity, machine_seen, member, node_wish, recorded_revision, wish};
+pub use machine::{flags, identity, is_present, machine_seen, member, node_wish, recorded_revision, wish};
 pub use machine_status::machine_status;
 pub use object::{HistoryObject, Meta, Object, Owner, Pairs, Text};
 pub use patch::{

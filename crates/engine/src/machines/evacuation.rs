@@ -96,7 +96,7 @@ fn moving(
     instance: &Instance,
     started: Timestamp,
 ) -> Result<String, String> {
-    if let Err(why) = &instance.migratable {
+    if let Some(Err(why)) = &instance.migratable {
         return Err(format!("it cannot move while it runs ({why})"));
     }
     let due = text::after(facts.counted_from(started), facts.input.deadlines.migration);
@@ -112,6 +112,8 @@ fn moving(
         Some(MigrationState::Failed(why)) => return Err(format!("its move failed ({why})")),
         Some(MigrationState::Going(word)) => format!("it moves ({word})"),
         Some(MigrationState::Succeeded) => "it has moved".to_owned(),
+        // A run that has just begun is not judged yet: that is no reason to drain its Node.
+        None if instance.migratable.is_none() => "it is not known yet whether it can move".to_owned(),
         None => {
             let machine = facts.input.machine.name.clone();
             draft.act(facts, Action::Migrate { machine, instance_uid: instance.uid.clone() });
@@ -221,7 +223,7 @@ mod tests {
     fn what_cannot_move_or_did_not_is_drained_and_replaced() {
         type Change = fn(&mut Scene);
         let cases: [(&str, Change, i64); 3] = [
-            ("it cannot", |scene| scene.instance().migratable = Err("host disk".to_owned()), 101),
+            ("it cannot", |scene| scene.instance().migratable = Some(Err("host disk".to_owned())), 101),
             (
                 "its move failed",
                 |scene| scene.instance().migration = Some(migration(MigrationState::Failed("x".to_owned()))),
@@ -243,6 +245,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_known_to_move_yet_is_waited_for_within_the_deadline() {
+        let mut scene = leaving();
+        scene.instance().migratable = None;
+        let plan = scene.remember(100);
+        assert!(plan.steps.is_empty(), "that it was not judged yet is no reason to drain it");
+        assert_eq!((plan.status.phase, plan.status.reason), (Phase::Running, reasons::MIGRATING));
+        assert_eq!(plan.wake.map(|wake| wake.at), Some(at(700)));
+        scene.instance().migratable = Some(Ok(()));
+        assert_eq!(words(&scene.plan(110)), ["migrate"]);
+        scene.instance().migratable = None;
+        assert_eq!(scene.plan(700).status.phase, Phase::Draining);
+    }
+
+    #[test]
     fn a_move_that_is_late_is_taken_back_before_the_drain() {
         let mut scene = leaving();
         scene.remember(100);
@@ -253,7 +269,7 @@ mod tests {
     #[test]
     fn it_is_not_disrupted_beyond_the_budget_but_a_drain_that_began_goes_on() {
         let mut scene = leaving();
-        scene.instance().migratable = Err("host disk".to_owned());
+        scene.instance().migratable = Some(Err("host disk".to_owned()));
         scene.rights.may_disrupt = false;
         let plan = scene.remember(100);
         assert!(plan.steps.is_empty());
@@ -272,7 +288,7 @@ mod tests {
         scene.instance().evacuation = Some(wanted(false));
         assert_eq!(words(&scene.plan(110)), ["cancel-migration"]);
         let mut scene = leaving();
-        scene.instance().migratable = Err("host disk".to_owned());
+        scene.instance().migratable = Some(Err("host disk".to_owned()));
         scene.remember(100);
         let node = scene.node.as_mut().unwrap();
         (node.cordoned, node.cordoned_for) = (true, Some("vm-1".to_owned()));
@@ -324,7 +340,7 @@ mod tests {
 
         // Also where a drain had begun.
         let mut scene = leaving();
-        scene.instance().migratable = Err("host disk".to_owned());
+        scene.instance().migratable = Some(Err("host disk".to_owned()));
         scene.node.as_mut().unwrap().cordoned = true;
         scene.remember(100);
         assert_eq!(words(&scene.plan(101)), ["evict"]);
@@ -338,7 +354,7 @@ mod tests {
     fn one_without_a_set_starts_anew_elsewhere() {
         let mut scene = leaving();
         scene.rights.in_set = false;
-        scene.instance().migratable = Err("host disk".to_owned());
+        scene.instance().migratable = Some(Err("host disk".to_owned()));
         scene.remember(100);
         scene.node.as_mut().unwrap().cordoned = true;
         scene.pods = Some(Vec::new());
@@ -351,7 +367,7 @@ mod tests {
             [(SiteHealth::Down(at(99)), SiteHealth::Up), (SiteHealth::Up, SiteHealth::Down(at(99)))]
         {
             let mut scene = leaving();
-            scene.instance().migratable = Err("host disk".to_owned());
+            scene.instance().migratable = Some(Err("host disk".to_owned()));
             (scene.sites.infra, scene.sites.tenant) = (infra, tenant);
             assert!(scene.plan(9000).steps.is_empty());
         }

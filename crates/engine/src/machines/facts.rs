@@ -158,7 +158,7 @@ impl<'a> Facts<'a> {
         if goes || !self.tenant_up() || record.joined.is_none() {
             return before;
         }
-        let in_doubt = matches!(fencing::verdict(self.instance()), Verdict::InDoubt(_));
+        let in_doubt = matches!(fencing::verdict_of(self, self.instance()), Verdict::InDoubt(_));
         let resolved = self.was_in_doubt() && self.own_vm().is_some() && !in_doubt;
         match self.node.map(|node| node.ready) {
             Some(NodeReady::Yes(_)) => None,

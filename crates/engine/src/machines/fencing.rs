@@ -5,7 +5,8 @@
 //!
 //! - its run has ended for good, as its host said itself, or nothing runs of it any more;
 //! - the object of its host is gone: somebody took the host out of the infra cluster. That it is not among the known
-//!   ones is not enough, because a watch may lag or be cut: the server is asked for it;
+//!   ones is not enough, because a watch may lag or be cut: the server is asked for it. Nor is it as long as the Node
+//!   says that it is ready: an object can be removed while its host runs on;
 //! - its host carries the out-of-service taint: somebody vouches that it is switched off;
 //! - its VM, which was seen before in the same namespace, is gone together with its run, and either its removal was
 //!   seen or its Node does not say that it is ready.
@@ -57,8 +58,21 @@ impl Proof {
     }
 }
 
-/// Whether a machine with this run is alive.
-pub(super) fn verdict(instance: Option<&Instance>) -> Verdict {
+/// Whether a machine is alive, with what its tenant says, too: an object that is gone says that somebody took the host out
+/// of the infra cluster, and not that it was switched off before. While the machine's own Node reports, it was not.
+pub(super) fn verdict_of(facts: &Facts, instance: Option<&Instance>) -> Verdict {
+    let found = verdict(instance);
+    let reports = facts.tenant_up() && facts.node.is_some_and(|node| matches!(node.ready, NodeReady::Yes(_)));
+    match found {
+        Verdict::Dead(Proof::HostGone) if reports => {
+            Verdict::InDoubt("its host was taken out of the infra cluster while its Node reports".to_owned())
+        }
+        found => found,
+    }
+}
+
+/// Whether a machine with this run is alive, as far as the infra cluster says.
+fn verdict(instance: Option<&Instance>) -> Verdict {
     let Some(instance) = instance else { return Verdict::Dead(Proof::NothingRuns) };
     if instance.state.is_final() {
         return Verdict::Dead(Proof::InstanceFinal);
@@ -182,6 +196,23 @@ mod tests {
             scene.host(host);
             let plan = scene.plan(110);
             assert_eq!((words(&plan), plan.status.phase), (steps, phase), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_whose_object_is_gone_is_not_dead_while_the_node_reports() {
+        use super::super::NodeReady;
+        for deleting in [false, true] {
+            let mut scene = if deleting { Scene::going() } else { Scene::joined() };
+            if deleting {
+                scene.platform.vm.as_mut().unwrap().deleting = Some(at(100));
+            }
+            scene.host(HostState::Gone);
+            let plan = scene.remember(110);
+            assert!(plan.steps.is_empty(), "its kubelet and its disks are at work: {:?}", plan.steps);
+            assert!(plan.status.message.contains("while its Node reports"), "{}", plan.status.message);
+            scene.node_is(NodeReady::Silent(at(150)));
+            assert_eq!(words(&scene.plan(150)), ["fence"]);
         }
     }
 

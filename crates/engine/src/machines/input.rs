@@ -99,6 +99,9 @@ pub struct Rights {
     pub held: Option<&'static str>,
     /// A healthy machine may be disrupted now: the tenant's budget has room for one more.
     pub may_disrupt: bool,
+    /// What it is wished to be is what its pool says now. Otherwise its wish is what was asked for when it was made:
+    /// since then it may have grown in place, and that is not taken back.
+    pub may_change: bool,
 }
 
 /// How a provider id is spelled: cloud controllers and CSI drivers of the family parse it.

@@ -104,7 +104,7 @@ fn resting(facts: &Facts, draft: &mut Draft) -> Option<Said> {
 /// A machine that exists and whose Node has never been ready.
 pub(super) fn coming_up(facts: &Facts, draft: &mut Draft, vm: &VmSeen) -> Said {
     if let Some(instance) = &vm.instance {
-        match fencing::verdict(Some(instance)) {
+        match fencing::verdict_of(facts, Some(instance)) {
             Verdict::Dead(proof) => {
                 if let Some(message) = fencing::fence(facts, draft, instance, proof) {
                     let said = Said::new(Phase::Starting, reasons::FENCED, message).unwell();

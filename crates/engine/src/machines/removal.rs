@@ -33,7 +33,7 @@ pub(super) fn plan(facts: &Facts, draft: &mut Draft) -> Said {
 
 /// The VM exists: its Node is emptied, and then it is removed, by the uid that was seen.
 fn take_leave(facts: &Facts, draft: &mut Draft, vm: &VmSeen) -> Said {
-    let verdict = fencing::verdict(vm.instance.as_ref());
+    let verdict = fencing::verdict_of(facts, vm.instance.as_ref());
     let dead = facts.infra_up() && matches!(verdict, Verdict::Dead(_));
     if dead {
         bury_the_dead(facts, draft, vm);
@@ -51,7 +51,7 @@ fn take_leave(facts: &Facts, draft: &mut Draft, vm: &VmSeen) -> Said {
 
 /// A machine whose host is proven dead: its run is ended, and its pods are not waited for.
 fn bury_the_dead(facts: &Facts, draft: &mut Draft, vm: &VmSeen) {
-    let Verdict::Dead(proof) = fencing::verdict(vm.instance.as_ref()) else { return };
+    let Verdict::Dead(proof) = fencing::verdict_of(facts, vm.instance.as_ref()) else { return };
     if matches!(proof, Proof::HostGone | Proof::OutOfService) {
         drain::bury(facts, draft);
     }
@@ -63,7 +63,7 @@ fn bury_the_dead(facts: &Facts, draft: &mut Draft, vm: &VmSeen) {
 /// The VM is being removed: it is waited for, and ended by force only with proof that it is dead.
 fn shut_down(facts: &Facts, draft: &mut Draft, vm: &VmSeen) -> Said {
     let said = Said::new(Phase::Stopping, reasons::STOPPING, "its VM is being shut down");
-    let said = match (fencing::verdict(vm.instance.as_ref()), facts.infra_up()) {
+    let said = match (fencing::verdict_of(facts, vm.instance.as_ref()), facts.infra_up()) {
         (Verdict::InDoubt(doubt), true) => Said { phase: Phase::Stopping, ..fencing::no_proof(&doubt) },
         (Verdict::Dead(_), true) => {
             bury_the_dead(facts, draft, vm);
@@ -116,7 +116,7 @@ fn not_gone_yet(facts: &Facts, draft: &mut Draft) -> Option<Said> {
     }
     let doubt = fencing::vm_is_gone(facts).err()?;
     if let Some(instance) = facts.instance() {
-        return Some(match fencing::verdict(Some(instance)) {
+        return Some(match fencing::verdict_of(facts, Some(instance)) {
             Verdict::InDoubt(doubt) => Said { phase: Phase::Stopping, ..fencing::no_proof(&doubt) },
             Verdict::Dead(proof) => {
                 fencing::fence(facts, draft, instance, proof);
@@ -267,6 +267,8 @@ mod tests {
         let late = scene.plan(9000);
         assert!(late.steps.is_empty(), "time is no proof");
         scene.host(HostState::Gone);
+        assert!(scene.plan(9000).steps.is_empty(), "nor is an object that is gone while the Node reports");
+        scene.node_is(NodeReady::Silent(at(8900)));
         assert_eq!(words(&scene.plan(9000)), ["fence"]);
     }
 

@@ -20,7 +20,7 @@ pub(super) fn plan(facts: &Facts, draft: &mut Draft, vm: &VmSeen) -> Said {
     draft.observed(facts, Phase::Running);
     tell_restart(facts, draft);
     update(facts, draft, vm);
-    match fencing::verdict(vm.instance.as_ref()) {
+    match fencing::verdict_of(facts, vm.instance.as_ref()) {
         Verdict::Alive => health(facts, draft, vm),
         Verdict::Dead(proof) => {
             if let Some(instance) = &vm.instance {
@@ -56,7 +56,7 @@ pub(super) fn update(facts: &Facts, draft: &mut Draft, vm: &VmSeen) {
         return;
     }
     // One that others made gets our labels, and is brought up to date from then on.
-    let differs = !vm.drift.is_empty() || vm.cluster.is_empty();
+    let differs = (!vm.drift.is_empty() && facts.input.rights.may_change) || vm.cluster.is_empty();
     if let (true, Ok(wish)) = (differs, facts.input.wish) {
         draft.act(facts, Action::Update(wish.clone()));
     }
@@ -124,7 +124,9 @@ fn unready(facts: &Facts, vm: &VmSeen, since: Timestamp) -> (&'static str, Strin
 
 /// A machine whose VM somebody else removes.
 pub(super) fn taken_away(facts: &Facts, draft: &mut Draft, vm: &VmSeen) -> Said {
-    if let (Some(instance), Verdict::Dead(proof)) = (&vm.instance, fencing::verdict(vm.instance.as_ref())) {
+    if let (Some(instance), Verdict::Dead(proof)) =
+        (&vm.instance, fencing::verdict_of(facts, vm.instance.as_ref()))
+    {
         fencing::fence(facts, draft, instance, proof);
     }
     let said = Said::new(Phase::Stopping, reasons::VM_GOING, "somebody removes its VM").unwell();
@@ -134,7 +136,8 @@ pub(super) fn taken_away(facts: &Facts, draft: &mut Draft, vm: &VmSeen) -> Said 
 /// A machine whose VM is gone although nobody asked us to remove it.
 pub(super) fn vanished(facts: &Facts, draft: &mut Draft) -> Said {
     if let Err(doubt) = fencing::vm_is_gone(facts) {
-        if let (Some(instance), Verdict::Dead(proof)) = (facts.instance(), fencing::verdict(facts.instance()))
+        if let (Some(instance), Verdict::Dead(proof)) =
+            (facts.instance(), fencing::verdict_of(facts, facts.instance()))
         {
             fencing::fence(facts, draft, instance, proof);
         }
@@ -250,6 +253,20 @@ mod tests {
         scene.instance().migration =
             Some(MigrationSeen { name: "move".to_owned(), ours: false, state, created: at(60) });
         assert!(scene.plan(70).steps.is_empty(), "not while it moves");
+    }
+
+    #[test]
+    fn what_changed_in_place_is_not_taken_back_while_the_pool_is_of_another_revision() {
+        let mut scene = Scene::joined();
+        scene.platform.vm.as_mut().unwrap().drift = vec![Drift { what: "memory".to_owned() }];
+        scene.rights.may_change = false;
+        let plan = scene.plan(70);
+        assert!(plan.steps.is_empty(), "its wish is older than what it is");
+        let said = plan.status.conditions.iter().find(|one| one.kind == conditions::UP_TO_DATE).unwrap();
+        assert_eq!((said.holds, said.reason), (Some(true), reasons::UP_TO_DATE));
+        // One that others made is taken over all the same: that changes nothing of what it is.
+        scene.platform.vm.as_mut().unwrap().cluster = String::new();
+        assert_eq!(words(&scene.plan(70)), ["update"]);
     }
 
     #[test]

@@ -219,6 +219,10 @@ fn node_ready(facts: &Facts) -> Condition {
 fn up_to_date(facts: &Facts) -> Option<Condition> {
     let kind = conditions::UP_TO_DATE;
     let vm = facts.own_vm()?;
+    if !vm.drift.is_empty() && !facts.input.rights.may_change {
+        let message = "it stays as it is: its pool is of another revision by now";
+        return Some(condition(kind, Some(true), reasons::UP_TO_DATE, message));
+    }
     if !vm.drift.is_empty() {
         let what: Vec<&str> = vm.drift.iter().map(|drift| drift.what.as_str()).collect();
         let message = format!("to be changed in place: {}", what.join(", "));

@@ -73,7 +73,13 @@ impl Scene {
             calm_since: None,
             deadlines: Deadlines::default(),
             form: ProviderIdForm::Name,
-            rights: Rights { in_set: true, may_replace: true, held: None, may_disrupt: true },
+            rights: Rights {
+                in_set: true,
+                may_replace: true,
+                held: None,
+                may_disrupt: true,
+                may_change: true,
+            },
             held: None,
             namespace: NAMESPACE.to_owned(),
         }
@@ -234,7 +240,7 @@ pub(crate) fn mk_instance(state: InstanceState) -> Instance {
         running_since: started.then(|| at(30)),
         host: Some(host),
         addresses: Vec::new(),
-        migratable: Ok(()),
+        migratable: Some(Ok(())),
         evacuation: None,
         migration: None,
     }

@@ -322,13 +322,8 @@ impl<'a> View<'a> {
     fn victim(&self, now: Timestamp) -> Option<&'a Member> {
         let pick = |machines: Vec<&'a ControlPlaneMachine>| {
             let members: Vec<Member> = machines.iter().map(|machine| machine.member.clone()).collect();
-            let order = set::order(
-                &members,
-                &self.wish.zones,
-                self.wish.delete_policy,
-                self.wish.update.min_ready_seconds,
-                now,
-            );
+            let of = set::Ordering { leaving: false, policy: self.wish.delete_policy };
+            let order = set::order(&members, &self.wish.zones, of, self.wish.update.min_ready_seconds, now);
             let name = order.first().map(|(member, _)| member.name.clone())?;
             machines.into_iter().map(|machine| &machine.member).find(|member| member.name == name)
         };

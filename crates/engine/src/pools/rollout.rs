@@ -170,14 +170,12 @@ impl Loss {
     /// A machine that was not made yet.
     const UNMADE: Self = Self { rank: None, available: false, recoverable: false };
 
-    /// Whoever marked a machine has let it go: it may go whatever is left, and in an old set, which is to go anyway,
-    /// nobody counts on it any more.
-    fn of(member: &Member, rank: Rank, current: bool, wish: &PoolWish, now: Timestamp) -> Self {
-        let counts = rank != Rank::Marked || current;
+    /// A mark says which machine goes first, and not when: pods run on it like on any other.
+    fn of(member: &Member, rank: Rank, wish: &PoolWish, now: Timestamp) -> Self {
         Self {
             rank: Some(rank),
-            available: counts && member.is_available(wish.update.min_ready_seconds, now),
-            recoverable: counts && matches!(member.state, MachineState::Ready(_) | MachineState::Unready),
+            available: member.is_available(wish.update.min_ready_seconds, now),
+            recoverable: matches!(member.state, MachineState::Ready(_) | MachineState::Unready),
         }
     }
 }
@@ -210,8 +208,7 @@ impl Budget {
     /// Takes a loss out of the budget, if it is in it.
     fn spend(&mut self, loss: Loss) -> bool {
         // What costs nothing may go even when there is too little already.
-        let granted = loss.rank == Some(Rank::Marked)
-            || ((!loss.available || self.available > 0) && (!loss.recoverable || self.recoverable > 0));
+        let granted = (!loss.available || self.available > 0) && (!loss.recoverable || self.recoverable > 0);
         if granted {
             self.available -= i64::from(loss.available);
             self.recoverable -= i64::from(loss.recoverable);
@@ -262,7 +259,7 @@ impl<'a> Sizes<'a> {
         for size in self.all.iter_mut().rev() {
             while self.budget.available < 0
                 && size.target < size.staying
-                && size.last_told().is_some_and(|loss| loss.rank == Some(Rank::Available))
+                && size.last_told().is_some_and(|loss| loss.available)
             {
                 size.target += 1;
                 self.budget.available += 1;
@@ -422,13 +419,15 @@ impl<'a> Size<'a> {
     fn of(wish: &PoolWish, set: &'a SetSeen, now: Timestamp) -> Self {
         let current = set.revision == wish.revision;
         let staying = count(set.members.iter().filter(|member| member.stays()));
+        let leaving = wish.replaces(&set.revision);
         let marked = set.members.iter().any(|member| member.stays() && member.delete_first);
         let min_ready = wish.update.min_ready_seconds;
-        let order = if marked {
-            set::order(&set.members, &wish.zones, wish.delete_policy, min_ready, now)
+        let order = if marked && !leaving {
+            let of = set::Ordering { leaving, policy: wish.delete_policy };
+            set::order(&set.members, &wish.zones, of, min_ready, now)
         } else {
-            // Without marks a loss is as its rank says: which machine of a rank goes makes no difference here.
-            set::ranked(&set.members, min_ready, now)
+            // Without marks that go before all else a loss is as its rank says: which machine of a rank goes makes no difference here.
+            set::ranked(&set.members, leaving, min_ready, now)
         };
         Self {
             set,
@@ -436,10 +435,7 @@ impl<'a> Size<'a> {
             target: set.wished,
             staying,
             going: count(set.members.iter().filter(|member| member.goes())),
-            order: order
-                .into_iter()
-                .map(|(member, rank)| Loss::of(member, rank, current, wish, now))
-                .collect(),
+            order: order.into_iter().map(|(member, rank)| Loss::of(member, rank, wish, now)).collect(),
         }
     }
 }

@@ -146,9 +146,11 @@ fn old_machines_that_do_not_work_go_first_and_block_nothing() {
         (
             wish(3, "1", "0"),
             vec![old(3, "MAF"), new(1, "A")],
-            "new=1 old=1",
-            "marked and failed ones are let go",
+            "new=1 old=2",
+            "failed ones are let go, and marked ones are missed like others",
         ),
+        (wish(3, "1", "0"), vec![old(3, "MMM")], "new=1 old=3", "marks say which goes first, and not when"),
+        (wish(3, "0", "1"), vec![old(3, "AMM")], "new=0 old=2", "and not how many"),
         (
             wish(3, "1", "0"),
             vec![old(3, "AAA"), new(1, "F")],

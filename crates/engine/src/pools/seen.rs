@@ -1,7 +1,7 @@
 //! What a pool's plans look at; plain data.
 
 use jiff::{SignedDuration, Timestamp};
-use trellis_model::pool::{DeletePolicy, UpdatePolicy};
+use trellis_model::pool::{DeletePolicy, UpdatePolicy, UpdateStrategy};
 
 /// What a pool is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,14 @@ pub struct PoolWish {
     pub zones: Vec<String>,
     /// Whether it is a control plane: one at a time, and the quorum of etcd is kept.
     pub control_plane: bool,
+}
+
+impl PoolWish {
+    /// Whether an update replaces the machines of a revision now.
+    pub fn replaces(&self, revision: &str) -> bool {
+        let rolls = self.update.strategy == UpdateStrategy::RollingUpdate && !self.update.paused;
+        rolls && revision != self.revision
+    }
 }
 
 /// Machines of one revision of a pool: a MachineSet where the family has one.
@@ -50,7 +58,7 @@ pub struct Member {
     pub ordinal: Option<u32>,
     /// Where it is.
     pub state: MachineState,
-    /// It goes first. Whoever marked it has let it go: rollouts no longer count on it.
+    /// It goes first, as soon as one may go.
     pub delete_first: bool,
     /// It is kept although it failed, and does not count as a machine of the pool.
     pub preserved: bool,

@@ -32,6 +32,8 @@ pub struct SetWish {
     pub limit: Option<u32>,
     /// The zones machines are spread over; empty for none.
     pub zones: Vec<String>,
+    /// An update replaces all of its machines.
+    pub leaving: bool,
     /// Which machines go first.
     pub delete_policy: DeletePolicy,
     /// Seconds a node must be ready before it counts as available.
@@ -117,7 +119,8 @@ pub fn plan(wish: &SetWish, members: &[Member], now: Timestamp) -> SetPlan {
     let staying = count(members.iter().filter(|member| member.stays()));
     if staying > wish.size {
         let surplus = (staying - wish.size).min(BATCH) as usize;
-        let order = order(members, &wish.zones, wish.delete_policy, wish.min_ready_seconds, now);
+        let of = Ordering { leaving: wish.leaving, policy: wish.delete_policy };
+        let order = order(members, &wish.zones, of, wish.min_ready_seconds, now);
         let delete = order.iter().take(surplus).map(|(member, _)| member.name.clone()).collect();
         return SetPlan { delete, ..SetPlan::default() };
     }
@@ -132,6 +135,25 @@ pub fn plan(wish: &SetWish, members: &[Member], now: Timestamp) -> SetPlan {
         delete: Vec::new(),
         held_back: missing - room,
         deadline: deadline.map(|at| Deadline { at, of: "CreationBackOff" }),
+    }
+}
+
+/// Plans one set where some numbers give names that machines of others have. A name does not become free by being asked
+/// for again: whoever insisted on it would never have as many machines as wished.
+pub fn plan_around(
+    mut wish: SetWish,
+    members: &[Member],
+    is_named: impl Fn(u32) -> bool,
+    now: Timestamp,
+) -> SetPlan {
+    loop {
+        let planned = plan(&wish, members, now);
+        let others: Vec<u32> =
+            planned.make.iter().map(|new| new.ordinal).filter(|ordinal| is_named(*ordinal)).collect();
+        if others.is_empty() {
+            return planned;
+        }
+        wish.taken.extend(others);
     }
 }
 
@@ -170,14 +192,29 @@ pub enum Rank {
     Coming,
     /// Its Node is ready, but not for long enough yet.
     Settling,
+    /// Somebody marked it, it is available, and an update replaces all machines of its set: a mark says which of them is
+    /// the first, and is no reason to let those wait that nobody would miss.
+    Released,
     /// It is available.
     Available,
 }
 
+/// What decides which machines of a set go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ordering {
+    /// An update replaces all of them.
+    pub leaving: bool,
+    /// What decides between machines that are missed equally.
+    pub policy: DeletePolicy,
+}
+
 impl Rank {
-    fn of(member: &Member, min_ready_seconds: u32, now: Timestamp) -> Self {
+    fn of(member: &Member, leaving: bool, min_ready_seconds: u32, now: Timestamp) -> Self {
         match member.state {
-            _ if member.delete_first => Self::Marked,
+            _ if member.delete_first && !leaving => Self::Marked,
+            MachineState::Ready(_) if member.delete_first && member.is_available(min_ready_seconds, now) => {
+                Self::Released
+            }
             MachineState::Failed | MachineState::Going => Self::Failed,
             MachineState::Unready => Self::Unready,
             MachineState::Coming => Self::Coming,
@@ -188,9 +225,15 @@ impl Rank {
 }
 
 /// The machines that stay by [`Rank`] alone: what [`order`] gives to those who do not ask which machine of a rank it is.
-pub(super) fn ranked(members: &[Member], min_ready_seconds: u32, now: Timestamp) -> Vec<(&Member, Rank)> {
+pub(super) fn ranked(
+    members: &[Member],
+    leaving: bool,
+    min_ready_seconds: u32,
+    now: Timestamp,
+) -> Vec<(&Member, Rank)> {
     let staying = members.iter().filter(|member| member.stays());
-    let mut all: Vec<_> = staying.map(|member| (member, Rank::of(member, min_ready_seconds, now))).collect();
+    let rank = |member| Rank::of(member, leaving, min_ready_seconds, now);
+    let mut all: Vec<_> = staying.map(|member| (member, rank(member))).collect();
     all.sort_by_key(|(_, rank)| *rank);
     all
 }
@@ -201,7 +244,7 @@ pub(super) fn ranked(members: &[Member], min_ready_seconds: u32, now: Timestamp)
 pub fn order<'a>(
     members: &'a [Member],
     zones: &[String],
-    policy: DeletePolicy,
+    of: Ordering,
     min_ready_seconds: u32,
     now: Timestamp,
 ) -> Vec<(&'a Member, Rank)> {
@@ -209,8 +252,9 @@ pub fn order<'a>(
     let mut filled: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for member in members.iter().filter(|member| member.stays()) {
         let zone = member.zone.as_deref();
-        let rank = Rank::of(member, min_ready_seconds, now);
-        ranks.entry(rank).or_default().entry(zone).or_default().push((precedence(policy, member), member));
+        let rank = Rank::of(member, of.leaving, min_ready_seconds, now);
+        let place = (precedence(of.policy, member), member);
+        ranks.entry(rank).or_default().entry(zone).or_default().push(place);
         *filled.entry(zone).or_default() += 1;
     }
     let wished = |zone: Option<&str>| {

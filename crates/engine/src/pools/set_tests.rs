@@ -25,6 +25,7 @@ fn wish(size: u32) -> SetWish {
         size,
         limit: None,
         zones: Vec::new(),
+        leaving: false,
         delete_policy: DeletePolicy::Oldest,
         min_ready_seconds: 0,
         taken: BTreeSet::new(),
@@ -46,6 +47,13 @@ fn machines_are_spread_over_zones_with_the_smallest_free_numbers() {
     assert_eq!(made(&plan(&zoned(7, &["a", "b", "c"]), &members, at(0))), ["b3", "c4", "b5", "c6", "a7"]);
     let elsewhere = SetWish { taken: BTreeSet::from([1, 3]), ..wish(3) };
     assert_eq!(made(&plan(&elsewhere, &[ready("p-0", "")], at(0))), ["2", "4"]);
+}
+
+#[test]
+fn a_number_whose_name_others_have_is_passed_over() {
+    let named = |ordinal| matches!(ordinal, 0 | 2 | 3);
+    let plan = plan_around(wish(3), &[ready("p-1", "")], named, at(0));
+    assert_eq!(made(&plan), ["4", "5"], "a foreign machine of a name takes nobody's place");
 }
 
 #[test]
@@ -77,6 +85,8 @@ fn those_that_are_missed_least_go_first() {
     let wish = SetWish { min_ready_seconds: 10, ..wish(0) };
     let delete = plan(&wish, &members, at(100)).delete;
     assert_eq!(delete, ["marked", "failed", "unready", "coming", "settling", "ready"]);
+    let delete = plan(&SetWish { leaving: true, ..wish }, &members, at(100)).delete;
+    assert_eq!(delete, ["failed", "unready", "coming", "settling", "marked", "ready"]);
 }
 
 #[test]

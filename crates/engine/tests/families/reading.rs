@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use trellis_engine::families::health::{BadHealthCheck, HealthCheck};
 use trellis_engine::families::{
-    Family, HistoryObject, KKP, OPENSHIFT, Object, PoolStatus, Readings, TRELLIS, identity, machine_seen,
-    make, member, node_wish, number_of, pool_wish, read_cluster, set_seen, set_size, wish,
+    Family, HistoryObject, KKP, OPENSHIFT, Object, PoolStatus, Readings, TRELLIS, identity, is_present,
+    machine_seen, make, member, node_wish, number_of, pool_wish, read_cluster, set_seen, set_size, wish,
 };
 use trellis_engine::pools::MachineState;
 use trellis_model::pool::{DeletePolicy, UpdateStrategy};
@@ -279,6 +279,7 @@ fn what_changes_in_place_comes_from_the_pool_and_the_rest_stays() {
         "the same revision: labels reach the machine in place"
     );
     assert_eq!(wished.owner.unwrap().uid, "uid-m");
+    assert!(is_present(&machine, &own, Some(&relabelled)));
     let node = node_wish(&KKP, &machine, &own, Some(&relabelled));
     assert_eq!(node.labels["tier"], "back");
     assert_eq!(node.labels["machine-controller/owned-by"], "uid-m");
@@ -293,6 +294,8 @@ fn what_changes_in_place_comes_from_the_pool_and_the_rest_stays() {
         "another revision: it stays what it is until it is replaced"
     );
     assert_eq!(wished.identity.revision, own.revision);
+    assert!(!is_present(&machine, &own, Some(&newer)), "and nothing of it is taken back meanwhile");
+    assert!(!is_present(&machine, &own, None), "nor because its pool cannot be read");
     assert_eq!(node_wish(&KKP, &machine, &own, Some(&newer)).labels["tier"], "back");
 }
 
@@ -350,9 +353,19 @@ fn health_checks_are_read_from_objects_and_annotations() {
     assert_eq!(read.unhealthy[0].timeout.as_secs(), 300);
     assert!(read.selects(&[("role".to_owned(), "worker".to_owned())].into()) && !read.selects(&[].into()));
 
-    let mut bad = check;
+    let mut bad = check.clone();
     bad["spec"]["maxUnhealthy"] = "many".into();
-    assert!(matches!(HealthCheck::of_object(&object(bad)), Err(BadHealthCheck::Share { .. })));
+    let bad = object(bad);
+    assert!(matches!(HealthCheck::of_object(&bad), Err(BadHealthCheck::Share { .. })));
+    let worker = [("role".to_owned(), "worker".to_owned())].into();
+    assert!(HealthCheck::may_select(&bad, &worker) && !HealthCheck::may_select(&bad, &[].into()));
+    let mut shapeless = check.clone();
+    shapeless["spec"]["selector"] = "role=worker".into();
+    assert!(HealthCheck::may_select(&object(shapeless), &[].into()), "it may mean any machine");
+    let mut elsewhere = check;
+    elsewhere["spec"]["remediationTemplate"] =
+        json!({ "kind": "SelfNodeRemediationTemplate", "name": "self" });
+    assert_eq!(HealthCheck::of_object(&object(elsewhere)), Err(BadHealthCheck::Remedy));
 
     assert_eq!(HealthCheck::of_pool(&object(pool())), Ok(None));
     let mut annotated = pool();

@@ -389,7 +389,7 @@ impl World {
             if let Some(seen) = &mut run.host {
                 seen.state = host;
             }
-            run.migratable = if movable { Ok(()) } else { Err("it has a host disk".to_owned()) };
+            run.migratable = Some(if movable { Ok(()) } else { Err("it has a host disk".to_owned()) });
             let evacuation = Evacuation { host: "host-1".to_owned(), host_cordoned: true };
             run.evacuation = cordoned.then_some(evacuation);
         }

@@ -157,19 +157,16 @@ impl World {
         u32::try_from(machines.filter(|machine| machine.member.stays()).count()).unwrap()
     }
 
-    /// Available machines that nobody has let go.
+    /// Available machines.
     fn available(&self) -> u32 {
-        let counted = self.machines().filter(|(set, machine)| self.is_available(set, &machine.member));
+        let counted = self.machines().filter(|(_, machine)| self.is_available(&machine.member));
         u32::try_from(counted.count()).unwrap()
     }
 
-    fn is_available(&self, set: &Set, member: &Member) -> bool {
-        let let_go = member.delete_first && set.revision != self.wish.revision;
+    fn is_available(&self, member: &Member) -> bool {
         let settle = i64::from(self.wish.update.min_ready_seconds) * 1000;
         match member.state {
-            MachineState::Ready(since) => {
-                !let_go && !member.preserved && since.as_millisecond() + settle <= self.now
-            }
+            MachineState::Ready(since) => !member.preserved && since.as_millisecond() + settle <= self.now,
             _ => false,
         }
     }
@@ -257,6 +254,7 @@ impl World {
             size,
             limit: self.limits.then_some(limit),
             zones: self.wish.zones.clone(),
+            leaving: self.wish.replaces(&self.sets[index].revision),
             delete_policy: self.wish.delete_policy,
             min_ready_seconds: self.wish.update.min_ready_seconds,
             taken,
@@ -315,8 +313,7 @@ impl World {
             return;
         };
         let mut machine = self.sets[set].machines[place].clone();
-        let was_available =
-            !machine.member.delete_first && self.is_available(&self.sets[set], &machine.member);
+        let was_available = self.is_available(&machine.member);
         if machine.member.state == MachineState::Going || (by_plan && machine.member.preserved) {
             self.breaches.push(format!("{name} is removed twice, or although it is kept"));
         }

@@ -27,11 +27,10 @@ pub(super) fn instance(
         running_since: instance.running_since,
         host: instance.host.as_deref().map(|name| host(name, seen)),
         addresses: addresses(instance, wish),
-        migratable: match &instance.migratable {
-            Some(Ok(())) => Ok(()),
-            Some(Err(why)) => Err(shortened(why.text())),
-            None => Err("it is not known yet whether it can move".to_owned()),
-        },
+        migratable: instance
+            .migratable
+            .as_ref()
+            .map(|can| can.as_ref().map(|()| ()).map_err(|why| shortened(why.text()))),
         evacuation: evacuation(instance, seen),
         migration: migration(instance, &seen.migrations),
     }

@@ -46,6 +46,10 @@ pub enum Error {
     /// The server cannot be reached or is in trouble. Whether the request took effect is not known.
     #[error("the server is not available: {0}")]
     Unavailable(String),
+    /// The server answered that it failed over it: it, or whatever it asked first. Whether the request took effect is not
+    /// known.
+    #[error("the server is not available: {0}")]
+    ServerFailed(String),
     /// No answer came in time. Whether the request took effect is not known.
     #[error("no answer in time")]
     Timeout,
@@ -72,6 +76,7 @@ impl Error {
             | Self::TooManyRequests { .. }
             | Self::Quota(_)
             | Self::Unavailable(_)
+            | Self::ServerFailed(_)
             | Self::Timeout => true,
             Self::NotFound(_)
             | Self::AlreadyExists(_)
@@ -84,7 +89,7 @@ impl Error {
 
     /// Whether the request may have taken effect although it failed.
     pub fn is_outcome_unknown(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Timeout | Self::Malformed(_))
+        matches!(self, Self::Unavailable(_) | Self::ServerFailed(_) | Self::Timeout | Self::Malformed(_))
     }
 
     /// When the server wants to be asked again, if it said so.
@@ -107,7 +112,7 @@ impl Error {
             Self::Invalid(_) => "invalid",
             Self::TooManyRequests { .. } => "too_many_requests",
             Self::Quota(_) => "quota",
-            Self::Unavailable(_) => "unavailable",
+            Self::Unavailable(_) | Self::ServerFailed(_) => "unavailable",
             Self::Timeout => "timeout",
             Self::Malformed(_) => "malformed",
             Self::Other { .. } => "other",
@@ -147,7 +152,7 @@ impl Error {
             (400 | 405 | 413 | 415 | 422, _) => Self::Invalid(message),
             (429, _) => Self::TooManyRequests { retry_after, message },
             (408 | 504, _) => Self::Timeout,
-            (500..=599, _) => Self::Unavailable(message),
+            (500..=599, _) => Self::ServerFailed(message),
             (code, _) => Self::Other { code, message },
         }
     }
@@ -236,6 +241,7 @@ mod tests {
             (422, "Invalid", "", "invalid", false),
             (429, "TooManyRequests", "", "too_many_requests", true),
             (503, "ServiceUnavailable", "", "unavailable", true),
+            (500, "InternalError", "", "unavailable", true),
             (504, "Timeout", "", "timeout", true),
             (418, "", "", "other", false),
         ] {

@@ -337,7 +337,7 @@ impl Site {
     fn judged<T>(&self, answer: Result<T>) -> Result<T> {
         match &answer {
             // Who is not let in sees nothing, as if nobody were there.
-            Err(Error::Unavailable(_) | Error::Timeout | Error::Unauthorized) => {
+            Err(Error::Unavailable(_) | Error::ServerFailed(_) | Error::Timeout | Error::Unauthorized) => {
                 self.inner.link.pulse.failed();
             }
             // A server that is busy says nothing about the rest.

@@ -130,6 +130,9 @@ async fn a_machine_deployment_comes_scales_rolls_and_goes() {
         stage.until_running(&KKP_MACHINE, node.name()).await;
         check(&stage, node).await;
     }
+    // Addresses go by numbers: the first new machine came beside three old ones, and has none of theirs.
+    let machines = all(&stage, &KKP_MACHINE).await;
+    assert!(machines.iter().any(|machine| machine.annotation("trellis.dev/ordinal") == "3"), "{machines:?}");
     let mut sets = all(&stage, &KKP_SET).await;
     sets.sort_by_key(|set| set.annotation(REVISION).to_owned());
     let sizes: Vec<_> =

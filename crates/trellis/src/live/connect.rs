@@ -212,7 +212,7 @@ impl Connected {
             Error::Unauthorized => {
                 Failure::Unreachable(format!("{} does not accept the credentials; log in again", self.place))
             }
-            Error::Unavailable(_) | Error::Timeout => {
+            Error::Unavailable(_) | Error::ServerFailed(_) | Error::Timeout => {
                 Failure::Unreachable(format!("{} does not answer: {}", self.place, reason(&error)))
             }
             Error::TooManyRequests { .. } | Error::Malformed(_) | Error::Other { .. } => {
@@ -240,7 +240,7 @@ pub(crate) fn missing_kind(what: &str) -> String {
 
 fn reason(error: &Error) -> String {
     match error {
-        Error::Unavailable(message) => message.clone(),
+        Error::Unavailable(message) | Error::ServerFailed(message) => message.clone(),
         other => other.to_string(),
     }
 }
