@@ -140,9 +140,10 @@ impl<'a> Node<'a> {
         let text = UnitText::default()
             .section("Unit")
             .set("Description", "The kubelet of this node")
-            .set("Wants", &format!("network-online.target {runtime}"))
-            .set("Requires", INSTALL_UNIT)
+            // Not `Requires`: what installs is tried again when it fails, and would take this one's start with it.
+            .set("Wants", &format!("network-online.target {INSTALL_UNIT} {runtime}"))
             .set("After", &format!("network-online.target {INSTALL_UNIT} {runtime}"))
+            .set("StartLimitIntervalSec", "0")
             .section("Service")
             .command("ExecStart", &words)
             .set("Restart", "always")

@@ -163,6 +163,24 @@ fn a_cloud_init_stub_applies_what_it_fetches() {
     assert_eq!(headers, format!("Authorization: Bearer {}\nTrellis-Machine: m0\n", known.token.expose()));
 }
 
+/// What installs is tried again when it fails; systemd drops the start of whatever requires it.
+#[test]
+fn nothing_requires_a_unit_that_is_tried_again() {
+    for &os in SYSTEMS {
+        for (kind, config) in Known::new(site(os, Mode::Secondary)).machines() {
+            for unit in config.units.iter().filter_map(|unit| unit.text.as_ref()) {
+                assert!(!unit.contains("Requires="), "{os:?} {kind}: {unit}");
+            }
+            let unit = config.units.iter().find(|unit| unit.name == "kubelet.service").unwrap();
+            let unit = unit.text.as_ref().unwrap();
+            for name in ["Wants", "After"] {
+                let line = unit.lines().find(|line| line.starts_with(&format!("{name}="))).unwrap();
+                assert!(line.contains("trellis-install.service"), "{unit}");
+            }
+        }
+    }
+}
+
 #[test]
 fn kubeadm_accepts_its_documents() {
     let Some(kubeadm) = find_program("kubeadm") else { return };
