@@ -167,6 +167,18 @@ impl<'a> Node<'a> {
         )
     }
 
+    /// Units that are not there before their packages are, so that nobody can enable them earlier.
+    fn packaged_units(&self) -> Vec<&'static str> {
+        if self.system.packages == Packages::None {
+            return Vec::new();
+        }
+        let exporter = match self.system.node_exporter {
+            NodeExporter::Package(unit) => Some(unit),
+            NodeExporter::Pod => None,
+        };
+        [Some(self.system.runtime.unit), exporter].into_iter().flatten().collect()
+    }
+
     fn downloads(&self, architecture: Architecture) -> Vec<Download> {
         let (sources, bin) = (&self.site.sources, self.system.bin);
         let architecture = architecture.as_str();
@@ -222,7 +234,11 @@ impl<'a> Node<'a> {
             let _ = writeln!(text, "test -n \"$interface\"");
             let _ = writeln!(text, "sed -i \"s/{}/$interface/\" {}", vip::INTERFACE, vip::KEEPALIVED);
         }
-        text + INSTALL_TAIL
+        text += INSTALL_TAIL;
+        for unit in self.packaged_units() {
+            let _ = writeln!(text, "systemctl enable --now --no-block {unit}");
+        }
+        text + INSTALL_END
     }
 }
 
@@ -294,8 +310,10 @@ modprobe overlay
 modprobe br_netfilter
 sysctl --system >/dev/null
 mkdir -p /var/lib/trellis
-touch /var/lib/trellis/installed
 ";
+
+/// What says that everything is installed.
+const INSTALL_END: &str = "touch /var/lib/trellis/installed\n";
 
 /// The repository that has containerd for systems that do not.
 const DOCKER_REPOSITORY: &str = r"cat >/etc/yum.repos.d/docker-ce.repo <<'END'
