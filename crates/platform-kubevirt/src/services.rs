@@ -13,7 +13,7 @@ use crate::names;
 /// The port of the Kubernetes API.
 pub(crate) const API_PORT: i32 = 6443;
 /// The port machines fetch their configuration from.
-const MACHINE_CONFIG_PORT: i32 = 22623;
+pub(crate) const MACHINE_CONFIG_PORT: i32 = 22623;
 
 /// The Services of a cluster: its API for everyone, and the API for its own machines. Without the pod network
 /// there is nothing they could point to, and without machines of the control plane the API is somewhere else.

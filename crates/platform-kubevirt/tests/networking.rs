@@ -182,6 +182,13 @@ fn isolation_opens_what_the_cluster_needs() {
     assert!(peers[0]["ipBlock"]["except"].as_array().unwrap().contains(&json!("169.254.0.0/16")));
     assert_eq!(peers[1]["ipBlock"]["except"], json!(["fc00::/7", "fe80::/10"]));
     assert_eq!(peers[2]["ipBlock"]["cidr"], "10.1.2.0/24");
+    // The members of etcd and the machine config server are asked through virt-api, and by nobody else outside.
+    let forwarded = &named("demo-allow-port-forwarding")["ingress"][0];
+    assert_eq!(forwarded["from"][0]["podSelector"]["matchLabels"], json!({"kubevirt.io": "virt-api"}));
+    assert_eq!(forwarded["from"][0]["namespaceSelector"], json!({}));
+    let ports: Vec<&Value> =
+        forwarded["ports"].as_array().unwrap().iter().map(|port| &port["port"]).collect();
+    assert_eq!(ports, [2379, 22623]);
     golden("isolation", &json!(policies));
 }
 
