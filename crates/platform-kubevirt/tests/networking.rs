@@ -105,6 +105,10 @@ fn services_carry_the_clusters_name_in_a_shared_namespace() {
     assert_eq!(services[0]["metadata"]["name"], "demo-api");
     assert_eq!(services[0]["metadata"]["namespace"], "tenants");
     assert_eq!(services[0]["spec"]["type"], "ClusterIP");
+    // Members of etcd find each other by name without a domain, too; workers need none.
+    assert_eq!(services.len(), 3);
+    assert_eq!(services[2]["metadata"]["name"], of_kind(&objects, "VirtualMachine")[0]["metadata"]["name"]);
+    assert_eq!(services[2]["spec"]["publishNotReadyAddresses"], true);
     golden("services_internal", &json!(services[..2]));
 }
 
