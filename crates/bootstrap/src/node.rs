@@ -140,9 +140,10 @@ impl<'a> Node<'a> {
         let text = UnitText::default()
             .section("Unit")
             .set("Description", "The kubelet of this node")
-            .set("Wants", &format!("network-online.target {runtime}"))
-            .set("Requires", INSTALL_UNIT)
+            // Not `Requires`: what installs is tried again when it fails, and would take this one's start with it.
+            .set("Wants", &format!("network-online.target {INSTALL_UNIT} {runtime}"))
             .set("After", &format!("network-online.target {INSTALL_UNIT} {runtime}"))
+            .set("StartLimitIntervalSec", "0")
             .section("Service")
             .command("ExecStart", &words)
             .set("Restart", "always")
@@ -164,6 +165,18 @@ impl<'a> Node<'a> {
             // A JSON string is a TOML string.
             serde_json::Value::from(pause)
         )
+    }
+
+    /// Units that are not there before their packages are, so that nobody can enable them earlier.
+    fn packaged_units(&self) -> Vec<&'static str> {
+        if self.system.packages == Packages::None {
+            return Vec::new();
+        }
+        let exporter = match self.system.node_exporter {
+            NodeExporter::Package(unit) => Some(unit),
+            NodeExporter::Pod => None,
+        };
+        [Some(self.system.runtime.unit), exporter].into_iter().flatten().collect()
     }
 
     fn downloads(&self, architecture: Architecture) -> Vec<Download> {
@@ -221,7 +234,11 @@ impl<'a> Node<'a> {
             let _ = writeln!(text, "test -n \"$interface\"");
             let _ = writeln!(text, "sed -i \"s/{}/$interface/\" {}", vip::INTERFACE, vip::KEEPALIVED);
         }
-        text + INSTALL_TAIL
+        text += INSTALL_TAIL;
+        for unit in self.packaged_units() {
+            let _ = writeln!(text, "systemctl enable --now --no-block {unit}");
+        }
+        text + INSTALL_END
     }
 }
 
@@ -293,8 +310,10 @@ modprobe overlay
 modprobe br_netfilter
 sysctl --system >/dev/null
 mkdir -p /var/lib/trellis
-touch /var/lib/trellis/installed
 ";
+
+/// What says that everything is installed.
+const INSTALL_END: &str = "touch /var/lib/trellis/installed\n";
 
 /// The repository that has containerd for systems that do not.
 const DOCKER_REPOSITORY: &str = r"cat >/etc/yum.repos.d/docker-ce.repo <<'END'

@@ -104,7 +104,7 @@ fn store_user_data(wish: &Wish, context: &Context<'_>) -> Result<Vec<Call>, Fail
     let pool = renderable(wish)?;
     let machine = pool.machine(wish.identity.clone(), wish.user_data.as_deref());
     let mut calls = Vec::new();
-    if services::names_machines(machine.cluster) && context.seen.service.is_none() {
+    if services::names_machines(machine.cluster, machine.pool) && context.seen.service.is_none() {
         let mut service = services::machine_service(&machine);
         remember(&mut service.metadata, wish);
         let service = Object::Service(Box::new(service));

@@ -30,8 +30,8 @@ pub fn check(estate: &Estate) -> Vec<Problem> {
     let mut out = Vec::new();
     for cluster in estate.clusters.iter().filter(|cluster| is_ours(cluster)) {
         let pools: Vec<_> = estate.pools.iter().filter(|pool| pool.spec.cluster == cluster.name).collect();
-        let has_services = services::names_machines(cluster);
         for pool in pools {
+            let has_services = services::names_machines(cluster, pool);
             let subject = Subject::Pool(cluster.name.clone(), pool.name.clone());
             let mut problems = Problems::of(subject, &mut out);
             let pool = PoolOf::new(cluster, pool);

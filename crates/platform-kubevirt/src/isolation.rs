@@ -19,11 +19,16 @@ use trellis_model::network::Publish;
 use crate::labels::{self, Labels, metadata};
 use crate::machine::PoolOf;
 use crate::names;
-use crate::services::API_PORT;
+use crate::services::{API_PORT, MACHINE_CONFIG_PORT};
 
 /// Where name servers of the infra cluster answer. Policies see the pod's port, and OpenShift's name
 /// servers have another one than their Service.
 const DNS_PORTS: [i32; 2] = [53, 5353];
+
+/// Where the members of etcd answer.
+const ETCD_PORT: i32 = 2379;
+/// How KubeVirt labels the pods that port forwarding comes from.
+const VIRT_API: (&str, &str) = ("kubevirt.io", "virt-api");
 
 /// Where a DNS cache on the host answers, if the infra cluster has one.
 const NODE_LOCAL_DNS: &str = "169.254.20.10/32";
@@ -41,6 +46,7 @@ pub(crate) fn policies(cluster: &Cluster, pools: &[PoolOf<'_>]) -> Vec<NetworkPo
         name_resolution(cluster, pools),
         internet(cluster),
         api(cluster),
+        port_forwarding(cluster),
     ]
 }
 
@@ -117,6 +123,16 @@ fn api(cluster: &Cluster) -> NetworkPolicy {
     };
     let rule = NetworkPolicyIngressRule { from, ports: Some(vec![port("TCP", API_PORT)]) };
     policy(cluster, "allow-api", labels::select_control_plane(cluster), Some(vec![rule]), None)
+}
+
+/// Whoever looks after the cluster asks the members of etcd, and whoever serves configurations, through KubeVirt's port
+/// forwarding. That comes from pods of KubeVirt, in a namespace that is not called the same everywhere.
+fn port_forwarding(cluster: &Cluster) -> NetworkPolicy {
+    let kubevirt =
+        NetworkPolicyPeer { pod_selector: Some(labels::selector(labels::owned([VIRT_API]))), ..any_pod() };
+    let ports = [ETCD_PORT, MACHINE_CONFIG_PORT].map(|number| port("TCP", number));
+    let rule = NetworkPolicyIngressRule { from: Some(vec![kubevirt]), ports: Some(ports.into()) };
+    policy(cluster, "allow-port-forwarding", labels::select_control_plane(cluster), Some(vec![rule]), None)
 }
 
 fn any_pod() -> NetworkPolicyPeer {

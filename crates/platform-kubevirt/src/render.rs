@@ -89,7 +89,7 @@ pub fn render_machine(
 
 fn machine_objects(machine: &Machine<'_>) -> Vec<Object> {
     let mut objects = Vec::new();
-    if services::names_machines(machine.cluster) {
+    if services::names_machines(machine.cluster, machine.pool) {
         objects.push(Object::Service(Box::new(services::machine_service(machine))));
     }
     objects.extend(user_data::secrets(machine).into_iter().map(|secret| Object::Secret(Box::new(secret))));

@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use trellis_model::Cluster;
 use trellis_model::network::Publish;
 use trellis_model::pool::Role;
+use trellis_model::{Cluster, Pool};
 
 use crate::labels::{self, Labels, metadata};
 use crate::machine::{Machine, PoolOf};
@@ -13,7 +13,7 @@ use crate::names;
 /// The port of the Kubernetes API.
 pub(crate) const API_PORT: i32 = 6443;
 /// The port machines fetch their configuration from.
-const MACHINE_CONFIG_PORT: i32 = 22623;
+pub(crate) const MACHINE_CONFIG_PORT: i32 = 22623;
 
 /// The Services of a cluster: its API for everyone, and the API for its own machines. Without the pod network
 /// there is nothing they could point to, and without machines of the control plane the API is somewhere else.
@@ -30,9 +30,11 @@ pub(crate) fn services(cluster: &Cluster, pools: &[PoolOf<'_>]) -> Vec<Service> 
     vec![endpoint(cluster, "api", kind, &ports[..1]), endpoint(cluster, "api-int", "ClusterIP", &ports)]
 }
 
-/// Whether machines have names of their own: the cluster has a domain, and Services can point to them.
-pub(crate) fn names_machines(cluster: &Cluster) -> bool {
-    cluster.spec.base_domain.is_some() && cluster.spec.network.uses_pod_network()
+/// Whether machines of a pool have names of their own: Services can point to them, and the cluster has a domain, or they
+/// are of its control plane. Members of etcd find each other by name, whatever the domain is.
+pub(crate) fn names_machines(cluster: &Cluster, pool: &Pool) -> bool {
+    let is_named = cluster.spec.base_domain.is_some() || pool.spec.role == Role::ControlPlane;
+    is_named && cluster.spec.network.uses_pod_network()
 }
 
 fn endpoint(cluster: &Cluster, name: &str, kind: &str, ports: &[(&str, i32)]) -> Service {

@@ -105,6 +105,10 @@ fn services_carry_the_clusters_name_in_a_shared_namespace() {
     assert_eq!(services[0]["metadata"]["name"], "demo-api");
     assert_eq!(services[0]["metadata"]["namespace"], "tenants");
     assert_eq!(services[0]["spec"]["type"], "ClusterIP");
+    // Members of etcd find each other by name without a domain, too; workers need none.
+    assert_eq!(services.len(), 3);
+    assert_eq!(services[2]["metadata"]["name"], of_kind(&objects, "VirtualMachine")[0]["metadata"]["name"]);
+    assert_eq!(services[2]["spec"]["publishNotReadyAddresses"], true);
     golden("services_internal", &json!(services[..2]));
 }
 
@@ -182,6 +186,13 @@ fn isolation_opens_what_the_cluster_needs() {
     assert!(peers[0]["ipBlock"]["except"].as_array().unwrap().contains(&json!("169.254.0.0/16")));
     assert_eq!(peers[1]["ipBlock"]["except"], json!(["fc00::/7", "fe80::/10"]));
     assert_eq!(peers[2]["ipBlock"]["cidr"], "10.1.2.0/24");
+    // The members of etcd and the machine config server are asked through virt-api, and by nobody else outside.
+    let forwarded = &named("demo-allow-port-forwarding")["ingress"][0];
+    assert_eq!(forwarded["from"][0]["podSelector"]["matchLabels"], json!({"kubevirt.io": "virt-api"}));
+    assert_eq!(forwarded["from"][0]["namespaceSelector"], json!({}));
+    let ports: Vec<&Value> =
+        forwarded["ports"].as_array().unwrap().iter().map(|port| &port["port"]).collect();
+    assert_eq!(ports, [2379, 22623]);
     golden("isolation", &json!(policies));
 }
 

@@ -127,26 +127,30 @@ fn what_is_downloaded_is_checked() {
     assert_eq!(std::fs::read_to_string(&target).unwrap(), "thing\n");
 }
 
+/// The content of a file that a cloud-init stub writes.
+fn in_stub(stub: &str, path: &str) -> Vec<u8> {
+    use base64::Engine as _;
+    let stub: serde_json::Value = serde_saphyr::from_str(stub).unwrap();
+    let files = stub["write_files"].as_array().unwrap();
+    let file = files.iter().find(|file| file["path"] == path).unwrap_or_else(|| panic!("{path}"));
+    base64::engine::general_purpose::STANDARD.decode(file["content"].as_str().unwrap()).unwrap()
+}
+
 /// The program of the cloud-init stub does what cloud-init does with the files.
 #[test]
 fn a_cloud_init_stub_applies_what_it_fetches() {
     let Some(python) = find_program("python3") else { return };
     let os = OperatingSystem::Debian;
     let known = Known::new(site(os, Mode::Pod));
-    let stub: serde_json::Value = serde_saphyr::from_str(known.stub().expose()).unwrap();
-    let files = stub["write_files"].as_array().unwrap();
-    let content = |path: &str| {
-        use base64::Engine as _;
-        let file = files.iter().find(|file| file["path"] == path).unwrap_or_else(|| panic!("{path}"));
-        base64::engine::general_purpose::STANDARD.decode(file["content"].as_str().unwrap()).unwrap()
-    };
+    let stub = known.stub();
+    let content = |path: &str| in_stub(stub.expose(), path);
     let scratch = tempfile::tempdir().unwrap();
     let (program, fetched, root) =
         (scratch.path().join("apply"), scratch.path().join("config"), scratch.path().join("root"));
     std::fs::write(&program, content("/etc/trellis/apply")).unwrap();
     let config = known.master("m0");
     std::fs::write(&fetched, render::user_data(os, &config).expose()).unwrap();
-    run(Command::new(&python).arg(&program).arg(&fetched).arg(&root)).unwrap();
+    let said = run(Command::new(&python).arg(&program).arg(&fetched).arg(&root)).unwrap();
     for file in &config.files {
         let path = root.join(file.path.trim_start_matches('/'));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), file.content.expose(), "{}", file.path);
@@ -155,12 +159,81 @@ fn a_cloud_init_stub_applies_what_it_fetches() {
     }
     assert!(root.join("etc/systemd/system/kubelet.service").is_file());
     assert!(root.join("var/lib/trellis/applied").is_file());
+    assert!(!fetched.exists(), "it holds keys, which are in their files now");
+    // All are enabled before the first is started, and nobody waits until one runs.
+    let commands: Vec<&str> = said.lines().collect();
+    let first_start = commands.iter().position(|command| command.starts_with("systemctl start")).unwrap();
+    let last_enabled = commands.iter().rposition(|command| command.starts_with("systemctl enable")).unwrap();
+    assert!(last_enabled < first_start, "{said}");
+    assert!(commands[first_start..].iter().all(|command| command.contains("--no-block")), "{said}");
+    assert!(commands.contains(&"systemctl start --no-block kubelet.service"), "{said}");
+    // What comes with packages is enabled by what installs those.
+    let install = config.content("/etc/trellis/install").unwrap();
+    assert!(install.contains("systemctl enable --now --no-block containerd.service\n"), "{install}");
     // The unit asks with its token from a file nobody else can read, and trusts one authority.
     let unit = String::from_utf8(content("/etc/systemd/system/trellis-fetch.service")).unwrap();
     assert!(unit.contains("--cacert /etc/trellis/machine-config-ca.crt"), "{unit}");
     assert!(!unit.contains(known.token.expose()));
     let headers = String::from_utf8(content("/etc/trellis/machine-config-headers")).unwrap();
     assert_eq!(headers, format!("Authorization: Bearer {}\nTrellis-Machine: m0\n", known.token.expose()));
+}
+
+/// A token is good once: what was fetched is not asked for again, and a renewed token is read from the drive.
+#[test]
+fn a_cloud_init_stub_fetches_once_and_with_the_newest_token() {
+    let Some(python) = find_program("python3") else { return };
+    let known = Known::new(site(OperatingSystem::Debian, Mode::Pod));
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    let headers = at("machine-config-headers");
+    std::fs::write(at("fetch"), in_stub(known.stub().expose(), "/etc/trellis/fetch")).unwrap();
+    std::fs::write(&headers, "Authorization: Bearer old\n").unwrap();
+    // The drive has a stub that was written after the machine's first boot.
+    std::fs::create_dir_all(at("drive/openstack/latest")).unwrap();
+    let path = headers.to_string_lossy().into_owned();
+    let stub = known.stub().expose().replace("/etc/trellis/machine-config-headers", &path);
+    std::fs::write(at("drive/openstack/latest/user_data"), &stub).unwrap();
+    let fetch = |drive: &Path, script: &str| {
+        let mut command = Command::new(&python);
+        command.arg(at("fetch")).arg(at("config")).arg(&headers).arg(drive).args(["sh", "-c", script]);
+        run(command.current_dir(scratch.path()))
+    };
+    // Nobody serves yet.
+    assert!(fetch(&at("drive"), "echo half > config.new; exit 22").is_err());
+    assert!(!at("config").exists());
+    let shown = std::fs::read_to_string(&headers).unwrap();
+    assert!(shown.contains(known.token.expose()), "{shown}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&headers).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    // A drive that cannot be read changes nothing.
+    fetch(&at("nothing"), "cp machine-config-headers shown; echo whole > config.new").unwrap();
+    assert_eq!(std::fs::read_to_string(at("shown")).unwrap(), shown);
+    assert_eq!(std::fs::read_to_string(at("config")).unwrap(), "whole\n");
+    fetch(&at("drive"), "touch asked-again").unwrap();
+    assert!(!at("asked-again").exists());
+    // The unit keeps it where a restart does not lose it.
+    let unit = in_stub(known.stub().expose(), "/etc/systemd/system/trellis-fetch.service");
+    let unit = String::from_utf8(unit).unwrap();
+    assert!(unit.contains("/etc/trellis/fetch /var/lib/trellis/machine-config /etc/trellis/"), "{unit}");
+    assert!(unit.contains(" --output /var/lib/trellis/machine-config.new "), "{unit}");
+}
+
+/// What installs is tried again when it fails; systemd drops the start of whatever requires it.
+#[test]
+fn nothing_requires_a_unit_that_is_tried_again() {
+    for &os in SYSTEMS {
+        for (kind, config) in Known::new(site(os, Mode::Secondary)).machines() {
+            for unit in config.units.iter().filter_map(|unit| unit.text.as_ref()) {
+                assert!(!unit.contains("Requires="), "{os:?} {kind}: {unit}");
+            }
+            let unit = config.units.iter().find(|unit| unit.name == "kubelet.service").unwrap();
+            let unit = unit.text.as_ref().unwrap();
+            for name in ["Wants", "After"] {
+                let line = unit.lines().find(|line| line.starts_with(&format!("{name}="))).unwrap();
+                assert!(line.contains("trellis-install.service"), "{unit}");
+            }
+        }
+    }
 }
 
 #[test]
