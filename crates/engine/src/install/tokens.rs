@@ -9,6 +9,8 @@ use trellis_bootstrap::tokens::LONGEST;
 
 /// How old a token may be when its machine starts.
 const FRESH: SignedDuration = SignedDuration::from_mins(5);
+/// How long until it is asked again who was served.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// A machine that has not joined yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +21,10 @@ pub struct Waiting {
     pub runs_since: Option<Timestamp>,
     /// When its token was made, as far as that is known.
     pub issued: Option<Timestamp>,
-    /// Whether it is known to have had its configuration.
-    pub served: bool,
+    /// Whether it has had its configuration, as far as that is known.
+    pub served: Option<bool>,
+    /// Whether it is one of the control plane.
+    pub is_master: bool,
 }
 
 /// What is to be done for a machine.
@@ -44,7 +48,7 @@ pub struct TokenPlan {
 /// Decides who needs a new token. Those that were made before `opened` are worth nothing to whoever serves.
 pub fn plan(machines: &[Waiting], opened: Option<Timestamp>, now: Timestamp) -> TokenPlan {
     let mut plan = TokenPlan::default();
-    for one in machines.iter().filter(|one| !one.served) {
+    for one in machines.iter().filter(|one| one.served != Some(true)) {
         let made = one.issued.or(one.runs_since);
         let due = match (one.runs_since, one.issued) {
             _ if made.zip(opened).is_some_and(|(made, opened)| made < opened) => Ok(now),
@@ -54,7 +58,11 @@ pub fn plan(machines: &[Waiting], opened: Option<Timestamp>, now: Timestamp) -> 
             (Some(_), Some(issued)) => issued.checked_add(LONGEST),
             (Some(since), None) => since.checked_add(LONGEST),
         };
-        let due = due.unwrap_or(now);
+        let mut due = due.unwrap_or(now);
+        if due <= now && one.runs_since.is_some() && one.is_master && one.served.is_none() {
+            // It may be a member of etcd by now, and the others may need it.
+            due = now.checked_add(ASK_AGAIN).unwrap_or(now);
+        }
         if due > now {
             plan.wake = Some(plan.wake.map_or(due, |wake| wake.min(due)));
             continue;
@@ -85,7 +93,8 @@ mod tests {
             machine: "m0".to_owned(),
             runs_since: runs_since.map(at),
             issued: issued.map(at),
-            served: false,
+            served: Some(false),
+            is_master: true,
         }
     }
 
@@ -104,8 +113,19 @@ mod tests {
         assert_eq!(plan_at(&[one(Some(4), Some(0))], 15).steps, restart);
         assert_eq!(plan_at(&[one(Some(4), Some(15))], 15).steps, [], "it was told to already");
         assert_eq!(plan_at(&[one(Some(4), None)], 19).steps, restart);
-        let served = Waiting { served: true, ..one(Some(4), Some(0)) };
+        let served = Waiting { served: Some(true), ..one(Some(4), Some(0)) };
         assert_eq!(plan_at(&[served], 60), TokenPlan::default());
+    }
+
+    #[test]
+    fn a_master_that_may_have_been_served_is_not_started_again() {
+        let unknown = |is_master| Waiting { served: None, is_master, ..one(Some(4), Some(0)) };
+        assert_eq!(plan_at(&[unknown(true)], 15), TokenPlan { steps: Vec::new(), wake: Some(at(16)) });
+        // For a worker it may be in vain, and does no harm.
+        assert_eq!(plan_at(&[unknown(false)], 15).steps, [TokenStep::Restart("m0".to_owned())]);
+        // One that does not run can be given a new token whatever is known.
+        let waits = Waiting { served: None, ..one(None, Some(0)) };
+        assert_eq!(plan_at(&[waits], 15).steps, [TokenStep::Renew("m0".to_owned())]);
     }
 
     #[test]

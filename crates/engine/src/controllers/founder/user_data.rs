@@ -17,6 +17,7 @@ use trellis_bootstrap::tokens::Redeemed;
 use trellis_bootstrap::{Bundle, Site};
 use trellis_model::Pool;
 use trellis_model::names::MachineName;
+use trellis_model::pool::Role;
 use trellis_platform::{Action, Platform as _};
 use trellis_platform_kubevirt::seen::Phase;
 use trellis_runtime::Key;
@@ -185,11 +186,11 @@ impl Founder {
             let state = self.state.lock();
             state.opened.filter(|_| !state.handed_over)
         };
-        let mut plan = tokens::plan(&self.waiting(tenant, &BTreeMap::new()), opened, now);
+        let mut plan = tokens::plan(&self.waiting(tenant, Some(&BTreeMap::new())), opened, now);
         if plan.steps.iter().any(|step| matches!(step, TokenStep::Restart(_))) {
-            // Only who was not served starts again. Where that cannot be known, it may be in vain, and does no harm.
-            let served = self.served(tenant).await.unwrap_or_default();
-            plan = tokens::plan(&self.waiting(tenant, &served), opened, now);
+            // Only who was not served starts again.
+            let served = self.served(tenant).await;
+            plan = tokens::plan(&self.waiting(tenant, served.as_ref()), opened, now);
         }
         for step in &plan.steps {
             match step {
@@ -214,8 +215,8 @@ impl Founder {
         Some(ledger.machines.into_iter().map(|(name, how)| (name.to_string(), how.used)).collect())
     }
 
-    /// The machines with a VM that boot with a stub of ours and have not joined.
-    fn waiting(&self, tenant: &Tenant, served: &BTreeMap<String, Timestamp>) -> Vec<Waiting> {
+    /// The machines with a VM that boot with a stub of ours and have not joined. Who was served may not be known.
+    fn waiting(&self, tenant: &Tenant, served: Option<&BTreeMap<String, Timestamp>>) -> Vec<Waiting> {
         let infra = &tenant.infra;
         let issued = self.state.lock().issued.clone();
         let mut waiting = Vec::new();
@@ -230,17 +231,19 @@ impl Founder {
                 || !tenant.is_ours(&machine)
                 || machine.metadata.deleting.is_some()
                 || has_joined(tenant.control.family, &machine)
-                || !tenant.reading_of_its_pool(&machine).is_some_and(|one| needs_user_data(&one.pool))
             {
                 continue;
             }
+            let reading = tenant.reading_of_its_pool(&machine);
+            let Some(reading) = reading.filter(|one| needs_user_data(&one.pool)) else { continue };
             let instance = infra.instances.cache.get(&key).filter(|one| one.phase == Phase::Running);
             waiting.push(Waiting {
                 machine: name.to_owned(),
                 runs_since: instance.map(|one| one.running_since.unwrap_or(one.meta.created)),
                 issued: issued.get(name).copied(),
                 // An earlier machine of this name had its own.
-                served: served.get(name).is_some_and(|used| *used >= vm.meta.created),
+                served: served.map(|served| served.get(name).is_some_and(|used| *used >= vm.meta.created)),
+                is_master: reading.pool.spec.role == Role::ControlPlane,
             });
         }
         waiting
