@@ -458,13 +458,11 @@ impl Founder {
         Ok(())
     }
 
-    /// Removes the machine first: what it reads and its name may go when it does.
+    /// Removes the machine last: while it is there it is known that something has to be removed. What it reads has the keys
+    /// of all authorities of the cluster, and must not be forgotten by whoever is interrupted.
     async fn remove_bootstrap(&self, tenant: &Tenant) -> Result<(), Trouble> {
         let name = founding::bootstrap_name(&self.cluster);
         let namespace = &tenant.infra.namespace;
-        if let Some((uid, false)) = self.bootstrap_machine(tenant) {
-            self.infra.delete(&MACHINES, &Key::new(namespace, &name), &Delete::uid(&uid)).await?;
-        }
         let is_its = |machine: &Option<Box<str>>| machine.as_deref() == Some(name.as_str());
         for secret in tenant.infra.secrets.cache.all().iter().filter(|secret| is_its(&secret.meta.machine)) {
             let key = Key::new(namespace, &secret.meta.name);
@@ -475,6 +473,9 @@ impl Founder {
         {
             let key = Key::new(namespace, &service.meta.name);
             self.infra.delete(&SERVICES, &key, &Delete::uid(&service.meta.uid)).await?;
+        }
+        if let Some((uid, false)) = self.bootstrap_machine(tenant) {
+            self.infra.delete(&MACHINES, &Key::new(namespace, &name), &Delete::uid(&uid)).await?;
         }
         self.state.lock().bootstrap = Some(Presence::Going);
         Ok(())
