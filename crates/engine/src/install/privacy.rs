@@ -4,8 +4,9 @@
 
 use serde_json::{Map, Value};
 
-/// The keys under which objects hold what machines boot with, credentials, or copies of whole objects.
-const HIDDEN: [&str; 15] = [
+/// The keys under which objects hold what machines boot with, credentials, or copies of whole objects. Everything below
+/// them goes, whatever it is made of.
+const HIDDEN: [&str; 19] = [
     "userdata",
     "userdatabase64",
     "networkdata",
@@ -20,6 +21,10 @@ const HIDDEN: [&str; 15] = [
     "pullsecret",
     "accesskey",
     "secretkey",
+    "inline",
+    "headers",
+    "extraheaders",
+    "httpheaders",
     "kubectl.kubernetes.io/lastappliedconfiguration",
 ];
 
@@ -45,10 +50,20 @@ fn walk(value: &mut Value) {
         Value::Object(map) => {
             hide_named_values(map);
             for (key, value) in map.iter_mut() {
-                if is_hidden(key) && value.is_string() { hide(value) } else { walk(value) }
+                if is_hidden(key) && !value.is_null() { hide(value) } else { walk(value) }
             }
         }
-        Value::Array(all) => all.iter_mut().for_each(walk),
+        Value::Array(all) => {
+            let mut after_flag = false;
+            for value in all {
+                let is_flag = value.as_str().is_some_and(is_secret_flag);
+                match value {
+                    Value::String(text) if after_flag && !text.starts_with("--") => hide(value),
+                    _ => walk(value),
+                }
+                after_flag = is_flag;
+            }
+        }
         Value::String(text) => {
             let clean = scrub(text);
             if clean != *text {
@@ -63,9 +78,9 @@ fn walk(value: &mut Value) {
 fn hide_named_values(map: &mut Map<String, Value>) {
     let named = map.get("name").and_then(Value::as_str).is_some_and(|name| {
         let name = name.to_ascii_lowercase();
-        ["token", "password", "secret", "private_key"].iter().any(|word| name.contains(word))
+        ["token", "password", "secret", "private_key", "authorization"].iter().any(|word| name.contains(word))
     });
-    if named && let Some(value @ Value::String(_)) = map.get_mut("value") {
+    if named && let Some(value) = map.get_mut("value") {
         hide(value);
     }
 }
@@ -88,7 +103,8 @@ fn removed(length: usize) -> String {
     format!("<removed, {length} characters>")
 }
 
-/// Takes the secrets out of a text such as a log: private keys, tokens of service accounts, of kubeadm and of machines.
+/// Takes the secrets out of a text such as a log: private keys, tokens of service accounts, of kubeadm and of machines, values
+/// of arguments that are called after secrets, and what lets somebody in at a URL.
 pub fn scrub(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut in_key = false;
@@ -101,9 +117,65 @@ pub fn scrub(text: &str) -> String {
             in_key = !(line.contains("-----END") && line.contains("PRIVATE KEY"));
             continue;
         }
-        scrub_line(line, &mut clean);
+        scrub_line(&without_url_secrets(&without_arguments(line)), &mut clean);
     }
     clean
+}
+
+/// Whether an argument of a command is followed by a secret: `--token`, `--client-secret`.
+fn is_secret_flag(word: &str) -> bool {
+    let ends = |secret: &&str| word.to_ascii_lowercase().ends_with(*secret);
+    word.starts_with("--") && ["token", "password", "passwd", "secret"].iter().any(|secret| ends(&secret))
+}
+
+/// A line without the values of such arguments, behind a `=` or as a word of their own.
+fn without_arguments(line: &str) -> String {
+    let mut clean = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(start) = rest.find("--") {
+        let (before, flag) = rest.split_at(start);
+        clean.push_str(before);
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+        let (name, after) = flag.split_at(flag.find(|letter| !is_part(letter)).unwrap_or(flag.len()));
+        clean.push_str(name);
+        rest = after;
+        let Some(value) = after.strip_prefix(['=', ' ']).filter(|_| is_secret_flag(name)) else { continue };
+        clean.push_str(&after[..1]);
+        rest = value;
+        let length = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => value[1..].find(quote).map_or(value.len(), |end| end + 2),
+            _ if value.starts_with("--") => 0,
+            _ => value.find(char::is_whitespace).unwrap_or(value.len()),
+        };
+        if length > 0 {
+            clean.push_str(&removed(length));
+            rest = &value[length..];
+        }
+    }
+    clean + rest
+}
+
+/// A line whose URLs say neither who asks nor what for: signatures of object stores are in queries.
+fn without_url_secrets(line: &str) -> String {
+    let mut clean = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(start) = rest.find("://") {
+        let (before, from) = rest.split_at(start + 3);
+        clean.push_str(before);
+        let ends = |letter: char| letter.is_whitespace() || "\"'`<>\\".contains(letter);
+        let (url, after) = from.split_at(from.find(ends).unwrap_or(from.len()));
+        let (authority, path) = url.split_at(url.find(['/', '?', '#']).unwrap_or(url.len()));
+        match authority.rsplit_once('@') {
+            Some((user, host)) => clean.extend([removed(user.len()).as_str(), "@", host]),
+            None => clean.push_str(authority),
+        }
+        match path.split_once('?') {
+            Some((path, query)) => clean.extend([path, "?", removed(query.len()).as_str()]),
+            None => clean.push_str(path),
+        }
+        rest = after;
+    }
+    clean + rest
 }
 
 fn scrub_line(line: &str, clean: &mut String) {
@@ -116,7 +188,8 @@ fn scrub_line(line: &str, clean: &mut String) {
         let end = from.find(|letter| !is_part(letter)).unwrap_or(from.len());
         let (word, after) = from.split_at(end);
         clean.push_str(before);
-        if after_bearer || is_token(word) {
+        // What an equals sign or a slash joins to a token goes with it.
+        if after_bearer || word.split(['=', '/']).any(is_token) {
             clean.push_str(&removed(word.len()));
         } else {
             clean.push_str(word);
@@ -127,13 +200,13 @@ fn scrub_line(line: &str, clean: &mut String) {
     clean.push_str(rest);
 }
 
-/// Whether a word is a token: three parts of a signed one, or the two of kubeadm.
+/// Whether a word is a token: the three parts of a signed one, the two of ours, or those of kubeadm.
 fn is_token(word: &str) -> bool {
     let parts: Vec<&str> = word.split('.').collect();
     let alphanumeric =
         |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     match parts.as_slice() {
-        [head, _, _] if head.starts_with("eyJ") => true,
+        [head, _] | [head, _, _] if head.starts_with("eyJ") => true,
         [id, secret] if id.len() == 6 && secret.len() == 16 => alphanumeric(id) && alphanumeric(secret),
         _ => false,
     }
@@ -142,6 +215,10 @@ fn is_token(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use trellis_bootstrap::tokens::{Bearer, LONGEST};
+    use trellis_bootstrap::{Bundle, Names};
+    use trellis_model::Cluster;
+    use trellis_model::names::{MachineName, PoolName};
 
     use super::*;
 
@@ -177,6 +254,70 @@ mod tests {
             (&clean["spec"]["env"][1]["value"], &clean["spec"]["users"]["size"]),
             (&json!("80"), &json!(3))
         );
+    }
+
+    #[test]
+    fn everything_below_a_hidden_key_goes() {
+        let object = json!({
+            "kind": "MachinePool",
+            "spec": {
+                "userData": {"parts": [{"text": "hunter2"}], "size": 7},
+                "source": {"http": {"url": "https://ann:hunter2@images.example:8443/u.img?sig=hunter2",
+                    "extraHeaders": ["X-Auth: hunter2"], "headers": {"x-auth": "hunter2"}}},
+                "ca": {"inline": "hunter2"},
+                "env": [{"name": "API_TOKEN", "value": ["hunter2"]}],
+                "command": ["join", "--token", "hunter2", "--password=hunter2", "--name", "kept"],
+                "token": null,
+            },
+        });
+        let clean = redact(&object);
+        assert!(!clean.to_string().contains("hunter2"), "{clean}");
+        let url = clean["spec"]["source"]["http"]["url"].as_str().unwrap();
+        assert!(
+            url.starts_with("https://<removed, 11 characters>@images.example:8443/u.img?<removed"),
+            "{url}"
+        );
+        assert_eq!(clean["spec"]["command"][5], "kept");
+        assert_eq!(clean["spec"]["token"], Value::Null);
+    }
+
+    #[test]
+    fn our_own_tokens_are_known() {
+        let name = MachineName::new("m0").unwrap();
+        let (rng, now) = (&mut rand::rng(), jiff::Timestamp::UNIX_EPOCH);
+        let bundle = Bundle::new(&Names::of(&cluster()), rng, now).unwrap();
+        let bearer = Bearer::Machine { name, pool: PoolName::new("masters").unwrap() };
+        let token = bundle.token_key().unwrap().issue(bearer, LONGEST, rng, now);
+        let tag = token.expose().rsplit('.').next().unwrap();
+        for line in ["refused {} from m0", "token={}", "url /config/{}", "\"{}\","] {
+            let clean = scrub(&line.replace("{}", token.expose()));
+            assert!(!clean.contains(tag) && !clean.contains("eyJ"), "{clean}");
+        }
+    }
+
+    fn cluster() -> Cluster {
+        let spec = json!({"platform": {"kubevirt": {}}});
+        Cluster {
+            name: "blue".parse().unwrap(),
+            namespace: None,
+            spec: serde_json::from_value(spec).unwrap(),
+        }
+    }
+
+    #[test]
+    fn arguments_and_urls_lose_what_lets_somebody_in() {
+        let log = "run --password='hunter2 hunter2' --v=2 --token=abcdef.0123456789abcdef --discovery-token hunter2\n\
+                   get \"https://ann:hunter2@registry.example/v2/?key=hunter2&x=1\" 200 https://plain.example/a?\n\
+                   --client-secret --name kept --token";
+        let clean = scrub(log);
+        for secret in ["hunter2", "0123456789abcdef"] {
+            assert!(!clean.contains(secret), "{secret} is in {clean}");
+        }
+        for kept in
+            ["--v=2", "registry.example/v2/", "\" 200 https://plain.example/a?", "--name kept --token"]
+        {
+            assert!(clean.contains(kept), "{kept} is not in {clean}");
+        }
     }
 
     #[test]
