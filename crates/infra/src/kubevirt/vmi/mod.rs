@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use self::status::Facts;
 use self::volumes::Readiness;
-use super::instance::{self, is_final, is_provisioning, is_unprocessed, phase};
+use super::instance::{self, is_provisioning, is_unprocessed};
 use super::names::{NODE_NAME_LABEL, UNPAUSED_GATE};
 use super::vm::status::Trouble;
 use crate::client::{ApiError, Cache, Client, Identity, Result};
@@ -116,10 +116,8 @@ impl Instances {
         readiness: &Readiness,
     ) -> Result<Option<Trouble>, (&'static str, ApiError)> {
         if vmi.is_deleting() {
-            // While a host has it, the host shuts the guest down first.
-            if is_final(vmi) || is_unprocessed(vmi) || phase(vmi) == "Scheduling" {
-                self.delete(vmi, pods).await.map_err(|failure| ("FailedDelete", failure))?;
-            }
+            // At once, in every phase: what runs has the time that the pod gives it.
+            self.delete(vmi, pods).await.map_err(|failure| ("FailedDelete", failure))?;
             return Ok(None);
         }
         if !is_unprocessed(vmi) {
