@@ -104,6 +104,12 @@ pub fn current_pod(pods: &[Arc<Value>], vmi: &Value) -> Option<Arc<Value>> {
     candidates.max_by_key(|pod| (pod.text("/metadata/creationTimestamp"), pod.version())).cloned()
 }
 
+/// Of the pods of an instance the newest that only binds volumes.
+pub fn current_provisioner(pods: &[Arc<Value>]) -> Option<Arc<Value>> {
+    let binders = pods.iter().filter(|pod| is_provisioning(pod));
+    binders.max_by_key(|pod| (pod.text("/metadata/creationTimestamp"), pod.version())).cloned()
+}
+
 /// The number of virtual processors.
 pub fn processors(spec: &Value) -> i64 {
     let one = |name: &str| spec.number(&format!("/domain/cpu/{name}")).unwrap_or(1).max(1);

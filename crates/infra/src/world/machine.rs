@@ -315,6 +315,8 @@ pub struct Machine {
     /// The uids of the pods it ran in before.
     left: RwLock<BTreeSet<String>>,
     state: watch::Sender<State>,
+    /// Whether who runs it has let go of it.
+    gone: watch::Sender<bool>,
     agent: watch::Sender<Option<Agent>>,
     commands: mpsc::UnboundedSender<Command>,
     /// The serial console.
@@ -331,6 +333,7 @@ impl Machine {
             plan: RwLock::new(plan),
             left: RwLock::default(),
             state: watch::Sender::default(),
+            gone: watch::Sender::default(),
             agent: watch::Sender::default(),
             commands,
             console: Console::default(),
@@ -375,6 +378,12 @@ impl Machine {
             }
             changes
         });
+    }
+
+    /// Waits until who runs it has let go of it: how it ended is told.
+    pub async fn gone(&self) {
+        // The sender is the machine's own.
+        let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
 
     /// What its agent tells, if one is connected.
@@ -426,7 +435,10 @@ impl Machines {
 
     /// Forgets a machine.
     pub fn remove(&self, uid: &str) {
-        self.running.write().remove(uid);
+        let machine = self.running.write().remove(uid);
+        if let Some(machine) = machine {
+            machine.gone.send_replace(true);
+        }
     }
 
     /// All machines on a host.

@@ -49,9 +49,9 @@ impl Kubelet {
             return Ok(137);
         }
         let left = grace.saturating_sub(since);
-        if let Some(machine) = self.machine_in(pod)
-            && !machine.state().borrow().is_over()
-        {
+        // A launcher stays until virt-handler has told how its machine ended: nobody is to find an instance that
+        // runs and has no pod.
+        if self.machine_in(pod).is_some() {
             return Err(left);
         }
         match self.timers.passing(&self.context.stages, "pod.stop", pod, 0) {

@@ -31,9 +31,12 @@ pub(crate) async fn of_machines(context: Context, pokes: UnboundedSender<Key>) {
                 }
                 let over = state.borrow_and_update().is_over();
                 if over || state.changed().await.is_err() {
-                    return;
+                    break;
                 }
             }
+            machine.gone().await;
+            // Fails only when nobody looks any more.
+            let _ = pokes.send(pod);
         });
         // Those that have ended need not be remembered.
         while watched.try_join_next().is_some() {}

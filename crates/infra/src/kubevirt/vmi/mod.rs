@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use self::status::Facts;
 use self::volumes::Readiness;
-use super::instance::{self, is_final, is_provisioning, is_unprocessed, phase};
+use super::instance::{self, is_provisioning, is_unprocessed};
 use super::names::{NODE_NAME_LABEL, UNPAUSED_GATE};
 use super::vm::status::Trouble;
 use crate::client::{ApiError, Cache, Client, Identity, Result};
@@ -116,10 +116,8 @@ impl Instances {
         readiness: &Readiness,
     ) -> Result<Option<Trouble>, (&'static str, ApiError)> {
         if vmi.is_deleting() {
-            // While a host has it, the host shuts the guest down first.
-            if is_final(vmi) || is_unprocessed(vmi) || phase(vmi) == "Scheduling" {
-                self.delete(vmi, pods).await.map_err(|failure| ("FailedDelete", failure))?;
-            }
+            // At once, in every phase: what runs has the time that the pod gives it.
+            self.delete(vmi, pods).await.map_err(|failure| ("FailedDelete", failure))?;
             return Ok(None);
         }
         if !is_unprocessed(vmi) {
@@ -134,21 +132,20 @@ impl Instances {
             Readiness::Missing(claim) => {
                 let message =
                     format!("PVC {}/{claim} does not exist, waiting for it to appear", vmi.namespace());
-                return Ok(Some(Trouble { reason: "FailedPvcNotFound", message }));
-            }
-            Readiness::WaitForConsumer => {
-                let (failed, others): (Vec<_>, Vec<_>) =
-                    provisioners.into_iter().partition(|pod| pod.text("/status/phase") == "Failed");
-                self.delete(vmi, &failed).await.map_err(|failure| ("FailedDelete", failure))?;
-                if others.is_empty() {
-                    self.make(vmi, pod::provisioner).await?;
+                let trouble = Trouble { reason: status::NO_CLAIM, message };
+                // Told once: every look at an instance that goes on waiting would count it up.
+                if vmi.condition("Synchronized")["message"] != trouble.message.as_str() {
+                    self.recorder.normal(&VMI, vmi, trouble.reason, &trouble.message).await;
                 }
+                return Ok(Some(trouble));
             }
+            // One that came to nothing ends the instance, and is not made again.
+            Readiness::WaitForConsumer if provisioners.is_empty() => self.make(vmi, pod::provisioner).await?,
             Readiness::Ready => {
                 self.delete(vmi, &provisioners).await.map_err(|failure| ("FailedDelete", failure))?;
                 self.make(vmi, pod::launcher).await?;
             }
-            Readiness::Waiting | Readiness::Failed => {}
+            Readiness::WaitForConsumer | Readiness::Waiting | Readiness::Failed => {}
         }
         Ok(None)
     }

@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 use super::networks;
 use super::pod::image;
 use super::volumes::{self, Readiness};
-use crate::kubevirt::instance::{is_down, is_final, is_unprocessed, phase, set_phase};
+use crate::kubevirt::instance::{self, is_down, is_final, is_unprocessed, phase, set_phase};
 use crate::kubevirt::names::{NODE_NAME_LABEL, VM_FINALIZER, VMI_FINALIZER};
 use crate::kubevirt::vm::status::Trouble;
 use crate::object::{Condition, Object as _, drop_condition};
 use crate::quantity;
+
+/// Why an instance waits whose claim is not there.
+pub const NO_CLAIM: &str = "FailedPvcNotFound";
 
 /// Finds a claim by its name.
 pub type Find<'a> = &'a (dyn Fn(&str) -> Option<Arc<Value>> + Sync);
@@ -86,10 +89,33 @@ fn begin(vmi: &mut Value, facts: &Facts<'_>) {
     } else {
         set_phase(vmi, "Pending", facts.now);
     }
-    if provisioning && is_unprocessed(vmi) {
-        Condition::new("Provisioning", true, "", "").put(vmi, facts.now);
-    } else {
+    if !provisioning || !is_unprocessed(vmi) {
         drop_condition(vmi, "Provisioning");
+    } else {
+        Condition::new("Provisioning", true, "", "").put(vmi, facts.now);
+        // The pod that only binds volumes may find no host, just as the one that is to follow it.
+        if let Some(pod) = instance::current_provisioner(facts.pods) {
+            mirror_scheduled(vmi, &pod, facts.now);
+            if pod.is_deleting() || pod.text("/status/phase") == "Failed" {
+                set_phase(vmi, "Failed", facts.now);
+            }
+        }
+    }
+    if let Some(trouble) = facts.trouble.filter(|trouble| trouble.reason == NO_CLAIM)
+        && is_unprocessed(vmi)
+    {
+        Condition::new("PodScheduled", false, "Unschedulable", &trouble.message).put(vmi, facts.now);
+    }
+}
+
+/// Says of an instance what its pod says of having no host.
+fn mirror_scheduled(vmi: &mut Value, pod: &Value, now: &str) {
+    let scheduled = pod.condition("PodScheduled");
+    if scheduled["status"] == "False" {
+        let (reason, message) = (scheduled.text("/reason"), scheduled.text("/message"));
+        Condition::new("PodScheduled", false, reason, message).put(vmi, now);
+    } else {
+        drop_condition(vmi, "PodScheduled");
     }
 }
 
@@ -98,13 +124,7 @@ fn schedule(vmi: &mut Value, facts: &Facts<'_>) {
     let Some(pod) = facts.pod.filter(|pod| !is_down(pod)) else {
         return set_phase(vmi, "Failed", facts.now);
     };
-    let scheduled = pod.condition("PodScheduled");
-    if scheduled["status"] == "False" {
-        let (reason, message) = (scheduled.text("/reason"), scheduled.text("/message"));
-        Condition::new("PodScheduled", false, reason, message).put(vmi, facts.now);
-    } else {
-        drop_condition(vmi, "PodScheduled");
-    }
+    mirror_scheduled(vmi, pod, facts.now);
     if !runs(pod) || pod.is_deleting() {
         return;
     }
@@ -340,6 +360,37 @@ mod tests {
         let ready = update(&waiting, None, &Readiness::Ready);
         assert!(ready.condition("Provisioning").is_null() && ready.condition_holds("DataVolumesReady"));
         assert_eq!(phase(&update(&waiting, None, &Readiness::Failed)), "Failed");
+    }
+
+    #[test]
+    fn what_becomes_of_the_pod_that_binds_volumes_shows() {
+        let uses = json!({"spec": {"volumes": [{"name": "a", "dataVolume": {"name": "a"}}]}});
+        let after = |vmi: &Value, pod: &Value| {
+            let mut vmi = vmi.clone();
+            let facts = Facts {
+                pod: None,
+                pods: &[Arc::new(pod.clone())],
+                readiness: &Readiness::WaitForConsumer,
+                trouble: None,
+                has_machine: false,
+                claim: &|_| None,
+                config: &Value::Null,
+                now: "1",
+            };
+            super::update(&mut vmi, &facts);
+            vmi
+        };
+        let mut binder = pod("Pending", false);
+        binder.set_annotation("kubevirt.io/ephemeral-provisioning", "true");
+        let condition = |status: &str| json!([{"type": "PodScheduled", "status": status, "reason": "Unschedulable", "message": "0/3"}]);
+        binder.set("/status/conditions", condition("False"));
+        let unfit = after(&uses, &binder);
+        assert_eq!((phase(&unfit), unfit.condition("PodScheduled").text("/message")), ("Pending", "0/3"));
+        binder.set("/status/conditions", condition("True"));
+        let fits = after(&unfit, &binder);
+        assert!(fits.condition("PodScheduled").is_null() && fits.condition_holds("Provisioning"));
+        binder.set("/status/phase", "Failed".into());
+        assert_eq!(phase(&after(&fits, &binder)), "Failed");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::kinds::DATA_VOLUME;
 use crate::kubevirt::instance::{claim_of, is_hotplugged};
 use crate::object::Object as _;
 
@@ -191,13 +192,16 @@ pub fn readiness(
     let (mut consumer, mut waiting) = (false, false);
     for one in vmi.list("/spec/volumes") {
         let Some(name) = claim_of(one).filter(|_| !is_hotplugged(one)) else { continue };
-        let filled = if one["dataVolume"].is_object() { volume(name) } else { None };
+        let found = claim(name);
+        // A claim may be used by its own name while a data volume still fills it.
+        let filler = found.as_deref().and_then(filler_of);
+        let filled = filler.or_else(|| one["dataVolume"].is_object().then_some(name)).and_then(volume);
         match filled.as_ref().map(|filled| filled.text("/status/phase")) {
             Some("Succeeded") => {}
             Some("WaitForFirstConsumer" | "PendingPopulation") => consumer = true,
             Some("Failed") => return Readiness::Failed,
             Some(_) => waiting = true,
-            None if claim(name).is_none() => return Readiness::Missing(name.to_owned()),
+            None if found.is_none() => return Readiness::Missing(name.to_owned()),
             None => {}
         }
     }
@@ -206,6 +210,14 @@ pub fn readiness(
         (false, true) => Readiness::WaitForConsumer,
         (false, false) => Readiness::Ready,
     }
+}
+
+/// The name of the data volume that fills a claim.
+fn filler_of(claim: &Value) -> Option<&str> {
+    claim
+        .controller()
+        .filter(|owner| owner["kind"] == DATA_VOLUME.kind)
+        .and_then(|owner| owner["name"].as_str())
 }
 
 /// The share of a file system that is not there for files, as CDI is set up for the class of a claim.
@@ -295,6 +307,22 @@ mod tests {
         assert_eq!(ready(Some("Failed"), &both), Readiness::Failed);
         assert_eq!(ready(Some("Succeeded"), &["filled"]), Readiness::Missing("plain".to_owned()));
         assert_eq!(ready(None, &["plain"]), Readiness::Missing("filled".to_owned()));
+    }
+
+    #[test]
+    fn a_claim_that_is_being_filled_is_waited_for_whatever_it_is_called_by() {
+        let vmi =
+            json!({"spec": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "disk"}}]}});
+        let owner = |kind: &str| json!({"metadata": {"ownerReferences": [{"kind": kind, "name": "disk", "controller": true}]}});
+        let ready = |kind: &str, phase: &str| {
+            let (claim, volume) = (Arc::new(owner(kind)), Arc::new(json!({"status": {"phase": phase}})));
+            readiness(&vmi, &|_| Some(Arc::clone(&volume)), &|_| Some(Arc::clone(&claim)))
+        };
+        assert_eq!(ready("DataVolume", "ImportInProgress"), Readiness::Waiting);
+        assert_eq!(ready("DataVolume", "PendingPopulation"), Readiness::WaitForConsumer);
+        assert_eq!(ready("DataVolume", "Failed"), Readiness::Failed);
+        assert_eq!(ready("DataVolume", "Succeeded"), Readiness::Ready);
+        assert_eq!(ready("StatefulSet", "ImportInProgress"), Readiness::Ready);
     }
 
     #[test]

@@ -44,9 +44,19 @@ async fn a_claim_is_missing(cx: Cx) -> Result {
     let vmi = cx.client.get(&VMI, &cx.key("one")).await?.expect("it waits");
     assert_eq!(vmi.text("/status/phase"), "Pending");
     assert_eq!(vmi.condition("Synchronized")["reason"], "FailedPvcNotFound");
+    let message = format!("PVC {}/data does not exist, waiting for it to appear", cx.namespace);
+    let scheduled = vmi.condition("PodScheduled");
+    assert_eq!(
+        (scheduled.text("/status"), scheduled.text("/reason"), scheduled.text("/message")),
+        ("False", "Unschedulable", message.as_str())
+    );
+    let event = cx.until_event("one", "FailedPvcNotFound").await?;
+    assert_eq!((event.text("/type"), event.text("/message")), ("Normal", message.as_str()));
     assert!(cx.client.cache(&POD).list(&cx.namespace).is_empty());
     cx.create(&PVC, claim("data", None)).await?;
     until_shown(&cx, "one", "Running").await?;
+    let vmi = cx.until(&VMI, &cx.key("one"), |vmi| vmi.condition_holds("Ready")).await?;
+    assert!(vmi.condition("PodScheduled").is_null() && vmi.condition("Synchronized")["status"] != "False");
     Ok(())
 }
 

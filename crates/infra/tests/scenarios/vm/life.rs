@@ -1,6 +1,6 @@
 //! The life of a machine in its order.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use trellis_infra::kinds::{CONTROLLER_REVISION, KUBEVIRT, POD, VM, VMI};
 use trellis_infra::object::{Key, Object as _};
 use trellis_infra::world::machine::Command;
@@ -20,6 +20,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(stops_in_order),
         scenario!(is_deleted_with_its_instance),
         scenario!(leaves_its_instance_behind),
+        scenario!(leaves_its_services_before_its_guest_is_off),
         scenario!(is_killed_when_it_does_not_listen),
         scenario!(is_held_and_goes_on),
         scenario!(starts_held),
@@ -237,6 +238,36 @@ async fn is_killed_when_it_does_not_listen(cx: Cx) -> Result {
     drop_rules(&cx);
     assert_eq!(vmis.texts("/status/phase"), ["Running", "Failed"]);
     cx.until_event("deaf", "Deleted").await?;
+    Ok(())
+}
+
+async fn leaves_its_services_before_its_guest_is_off(cx: Cx) -> Result {
+    let key = cx.key("deaf");
+    let mut machine = machine("deaf", "Always");
+    machine.set("/spec/template/spec/terminationGracePeriodSeconds", 7.into());
+    add_rule(&cx, "guest.shutdown", "deaf", &json!("hang"))?;
+    cx.create(&VM, machine).await?;
+    let vmi = cx.until(&VMI, &key, |vmi| vmi.condition_holds("Ready")).await?;
+    let pod = cx.launchers(&vmi).await?.remove(0);
+    cx.client.delete(&VMI, &key, "").await?;
+    // The guest has not begun to listen, and its pod goes already.
+    let going = cx.until(&POD, &Key::of(&pod), |pod| pod.is_deleting()).await?;
+    assert_eq!(going.number("/metadata/deletionGracePeriodSeconds"), Some(37));
+    let reason = |vmi: &Value| vmi.condition("Ready")["reason"] == "PodTerminating";
+    let vmi = cx.until(&VMI, &key, |now| now.uid() == vmi.uid() && reason(now)).await?;
+    assert_eq!(vmi.text("/status/phase"), "Running");
+    // What it came to was told before its pod was gone.
+    let mut vmis = cx.follow(&VMI, &key).await;
+    cx.until_gone(&POD, &Key::of(&pod)).await?;
+    drop_rules(&cx);
+    cx.until(&VMI, &key, |now| now.uid() != vmi.uid()).await?;
+    let old: Vec<&str> = vmis
+        .states()
+        .iter()
+        .filter(|state| state.uid() == vmi.uid())
+        .map(|state| state.text("/status/phase"))
+        .collect();
+    assert_eq!(old.last(), Some(&"Failed"), "{old:?}");
     Ok(())
 }
 

@@ -15,6 +15,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(volumes_are_made_even_when_halted),
         scenario!(volumes_can_wait_for_the_start),
         scenario!(a_volume_waits_for_its_consumer),
+        scenario!(a_claim_that_is_being_filled_is_waited_for),
         scenario!(volumes_go_with_their_machine),
     ]
 }
@@ -104,6 +105,32 @@ async fn a_volume_waits_for_its_consumer(cx: Cx) -> Result {
     let claim = cx.client.get(&PVC, &cx.key("one-data")).await?.expect("it is there");
     let node = claim.annotation("volume.kubernetes.io/selected-node");
     assert!(node.is_empty() || node == vmi.text("/status/nodeName"), "{node}");
+    Ok(())
+}
+
+async fn a_claim_that_is_being_filled_is_waited_for(cx: Cx) -> Result {
+    let name = format!("slow in {}", cx.namespace);
+    let stuck = cx.rule(json!({
+        "name": name, "stage": "import.blank", "effect": "hang",
+        "match": [["/metadata/namespace", cx.namespace]],
+    }))?;
+    let storage = json!({
+        "accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem", "storageClassName": "replicated",
+        "resources": {"requests": {"storage": "1Gi"}},
+    });
+    let volume = json!({"metadata": {"name": "data"}, "spec": {"source": {"blank": {}}, "storage": storage}});
+    cx.create(&DATA_VOLUME, volume).await?;
+    cx.until(&PVC, &cx.key("data"), |_| true).await?;
+    // By the name of the claim, and not by that of the data volume which fills it.
+    let mut one = machine("one", "Always");
+    add_volume(&mut one, "data", &json!({"persistentVolumeClaim": {"claimName": "data"}}));
+    cx.create(&VM, one).await?;
+    let vmi = cx.until(&VMI, &cx.key("one"), |vmi| vmi.text("/status/phase") == "Pending").await?;
+    let long = if cx.infra.context().settings.virtual_start.is_some() { 60 } else { 3 };
+    tokio::time::sleep(std::time::Duration::from_secs(long)).await;
+    assert!(cx.client.cache(&POD).controlled_by(vmi.uid()).is_empty(), "nothing runs on half a disk");
+    drop(stuck);
+    until_shown(&cx, "one", "Running").await?;
     Ok(())
 }
 
