@@ -84,6 +84,8 @@ const ENDS: (Verb, &str) = (Delete, "only when the whole cluster is taken away")
 /// What is looked at to find whether anything is left of a cluster.
 const REMAINS: &[Verb] = &[List, Watch, Delete];
 const ENDING: &[(Verb, &str)] = &[ENDS, (List, "see delete"), (Watch, "see delete")];
+const OF_FLAVORS: (Verb, &str) = (Patch, "only pools with flavors of Trellis's have them");
+const OF_NETWORKS: (Verb, &str) = (Patch, "only clusters with networks of their own have them");
 const BLOCKS: (Verb, &str) = (
     Update,
     "servers that guard owner references, as OpenShift's do, want it for an owner that may not go first",
@@ -324,13 +326,7 @@ pub const RIGHTS: &[Right] = {
                 KEEP,
                 "networks of the cluster's own",
             ),
-            &[
-                APPLIED,
-                ENDS,
-                (Patch, "only clusters with networks of their own have them"),
-                (List, "see patch"),
-                (Watch, "see patch"),
-            ],
+            &[APPLIED, ENDS, OF_NETWORKS, (List, "see patch"), (Watch, "see patch")],
         ),
         but(
             right(
@@ -341,23 +337,11 @@ pub const RIGHTS: &[Right] = {
                 KEEP,
                 "flavors",
             ),
-            &[
-                APPLIED,
-                ENDS,
-                (Patch, "only pools with flavors of Trellis's have them"),
-                (List, "see patch"),
-                (Watch, "see patch"),
-            ],
+            &[APPLIED, ENDS, OF_FLAVORS, (List, "see patch"), (Watch, "see patch")],
         ),
         but(
             right(Infra, Namespace, "instancetype.kubevirt.io", "virtualmachinepreferences", KEEP, "flavors"),
-            &[
-                APPLIED,
-                ENDS,
-                (Patch, "only pools with flavors of Trellis's have them"),
-                (List, "see patch"),
-                (Watch, "see patch"),
-            ],
+            &[APPLIED, ENDS, OF_FLAVORS, (List, "see patch"), (Watch, "see patch")],
         ),
         but(
             right(
@@ -467,9 +451,32 @@ impl Right {
         self.is_about(request) && self.verbs.contains(&request.verb)
     }
 
+    /// The requests it allows.
+    pub fn requests(&self) -> impl Iterator<Item = Request> {
+        let (plural, subresource) = self.split();
+        let group = self.group;
+        self.verbs.iter().map(move |verb| Request { verb: *verb, group, plural, subresource })
+    }
+
+    /// Whether no cluster can be made and taken away without a verb of it. Some are asked for only where a manifest wishes
+    /// for something, some only to see whether anything is left, and some only by servers that are stricter than others.
+    pub fn is_vital(&self, verb: Verb) -> bool {
+        let reasons = |wanted: &(Verb, &str)| self.unseen.contains(wanted);
+        let at_the_end = self.unseen == ENDING;
+        !at_the_end
+            && !reasons(&BLOCKS)
+            && !(reasons(&OF_FLAVORS) || reasons(&OF_NETWORKS))
+            && self.verbs.contains(&verb)
+    }
+
     fn is_about(&self, request: &Request) -> bool {
-        let (plural, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
+        let (plural, subresource) = self.split();
         (self.group, plural, subresource) == (request.group, request.plural, request.subresource)
+    }
+
+    /// The kind, and its subresource.
+    fn split(&self) -> (&'static str, &'static str) {
+        self.resource.split_once('/').unwrap_or((self.resource, ""))
     }
 }
 

@@ -6,6 +6,7 @@ use trellis_model::placement::Preset;
 use trellis_model::quantity::Bytes;
 use trellis_model::resolve::resolve;
 use trellis_model::{Cluster, Pool};
+use trellis_platform_kubevirt::golden_name;
 
 use super::Check;
 use super::facts::{Asked, Facts, Host, Quota};
@@ -23,7 +24,11 @@ struct Wish<'a> {
     count: u64,
     /// Millicores and bytes of one machine; nothing where an instance type of the infra cluster says it.
     each: Option<(u64, u64)>,
+    /// How much storage one machine has, in how many volumes.
     disks: u64,
+    volumes: u64,
+    /// The volume that its disks are cloned from, and how large that is.
+    golden: Option<(String, u64)>,
     apart: bool,
 }
 
@@ -43,11 +48,14 @@ impl<'a> Wish<'a> {
             Some((cpu, memory + OVERHEAD + cpus * OVERHEAD_PER_CPU + guest / OVERHEAD_DIVISOR))
         });
         let disks = template.data_disks.iter().map(|disk| disk.size.get()).sum::<u64>();
+        let image = template.image.virtual_size.unwrap_or(template.root_disk.size);
         Self {
             pool,
             count: u64::from(pool.spec.replicas),
             each,
             disks: disks + template.root_disk.size.get(),
+            volumes: template.data_disks.len() as u64 + 1,
+            golden: golden_name(cluster, pool).map(|name| (name, image.get())),
             apart: template.placement.apart == Preset::Hard,
         }
     }
@@ -133,6 +141,11 @@ fn quota_of(wishes: &[Wish<'_>], quota: &Quota) -> Check {
         wishes.iter().map(|wish| u128::from(wish.count) * u128::from(of(wish)) * 1000).sum()
     };
     let machines = sum(&|_| 1);
+    // Pools with the same image share its volume.
+    let golden: BTreeMap<&String, u64> =
+        wishes.iter().filter_map(|wish| wish.golden.as_ref().map(|(name, size)| (name, *size))).collect();
+    let images = golden.len() as u128 * 1000;
+    let imaged = golden.values().map(|size| u128::from(*size) * 1000).sum::<u128>();
     let cpu = sum(&|wish| wish.each.unwrap_or_default().0) / 1000;
     let memory = sum(&|wish| wish.each.unwrap_or_default().1);
     let needs: BTreeMap<&str, u128> = [
@@ -140,12 +153,12 @@ fn quota_of(wishes: &[Wish<'_>], quota: &Quota) -> Check {
         ("count/pods", machines),
         ("count/virtualmachines.kubevirt.io", machines),
         ("count/virtualmachineinstances.kubevirt.io", machines),
-        ("persistentvolumeclaims", machines),
+        ("persistentvolumeclaims", sum(&|wish| wish.volumes) + images),
         ("cpu", cpu),
         ("requests.cpu", cpu),
         ("memory", memory),
         ("requests.memory", memory),
-        ("requests.storage", sum(&|wish| wish.disks)),
+        ("requests.storage", sum(&|wish| wish.disks) + imaged),
     ]
     .into();
     let short: Vec<String> = quota

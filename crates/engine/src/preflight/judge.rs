@@ -24,7 +24,7 @@ pub fn judge(cluster: &Cluster, pools: &[&Pool], facts: &Facts) -> Vec<Check> {
     checks.push(operator("KubeVirt", "kubevirt.io", &facts.kubevirt, OLDEST_KUBEVIRT, facts));
     checks.push(operator("CDI", "cdi.kubevirt.io", &facts.cdi, OLDEST_CDI, facts));
     checks.extend(storage::checks(cluster, pools, facts));
-    checks.extend(network::checks(cluster, facts));
+    checks.extend(network::checks(cluster, pools, facts));
     checks.extend(capacity::checks(cluster, pools, facts));
     checks.extend(images(cluster, pools, facts));
     checks
@@ -64,30 +64,49 @@ fn namespace(cluster: &Cluster, facts: &Facts) -> Check {
 
 fn rights(cluster: &Cluster, facts: &Facts) -> Check {
     let about = "rights";
-    let asked: Vec<&(Right, Asked<bool>)> = facts.rights.iter().filter(|(right, _)| right.needed).collect();
-    let mut denied: Vec<(String, Vec<&str>)> = Vec::new();
-    for (right, _) in asked.iter().filter(|(_, answer)| *answer == Asked::Known(false)) {
-        let (resource, verb) = (right.request.resource(), right.request.verb.word());
-        match denied.last_mut().filter(|(last, _)| *last == resource) {
-            Some((_, verbs)) => verbs.push(verb),
-            None => denied.push((resource, vec![verb])),
-        }
-    }
-    let unknown = asked.iter().filter(|(_, answer)| answer.known().is_none()).count();
-    if denied.is_empty() && unknown > 0 {
-        return Check::unknown(about, format!("{unknown} of {} could not be asked about", asked.len()));
-    }
-    if denied.is_empty() {
-        return Check::passed(about, format!("all {} that are needed", asked.len()));
-    }
+    // Whether a namespace may be made is asked beside, of the whole cluster.
+    let asked: Vec<&(Right, Asked<bool>)> =
+        facts.rights.iter().filter(|(right, _)| right.request.plural != "namespaces").collect();
+    let needed = asked.iter().filter(|(right, _)| right.needed);
+    let unknown = needed.clone().filter(|(_, answer)| answer.known().is_none()).count();
+    let needed = needed.count();
+    let (denied, useful) = (denied(&asked, true), denied(&asked, false));
     let user = facts.user.known().map_or("YOU", String::as_str);
     let namespace = cluster.infra_namespace();
     let fix = format!(
         "ask an admin: trellis rbac --site install --namespace {namespace} --user '{user}' | kubectl apply -f -"
     );
-    let denied: Vec<String> =
-        denied.iter().map(|(resource, verbs)| format!("{} {resource}", verbs.join(", "))).collect();
-    Check::failed(about, format!("you may not {}", denied.join("; "))).fix(fix)
+    if !denied.is_empty() {
+        return Check::failed(about, format!("you may not {}", denied.join("; "))).fix(fix);
+    }
+    if unknown > 0 {
+        return Check::unknown(about, format!("{unknown} of {needed} could not be asked about"));
+    }
+    if !useful.is_empty() {
+        let found = format!(
+            "all {needed} that every cluster needs; what some need, or `destroy` and `gather` to see everything, you may \
+             not: {}",
+            useful.join("; ")
+        );
+        return Check::warning(about, found).fix(fix);
+    }
+    Check::passed(about, format!("all {needed} that are needed"))
+}
+
+/// What may not be done of what is needed, or of what is not: for each kind, what of it.
+fn denied(asked: &[&(Right, Asked<bool>)], needed: bool) -> Vec<String> {
+    let mut denied: Vec<(String, Vec<&str>)> = Vec::new();
+    for (right, answer) in asked {
+        if right.needed != needed || *answer != Asked::Known(false) {
+            continue;
+        }
+        let (resource, verb) = (right.request.resource(), right.request.verb.word());
+        match denied.iter_mut().find(|(of, _)| *of == resource) {
+            Some((_, verbs)) => verbs.push(verb),
+            None => denied.push((resource, vec![verb])),
+        }
+    }
+    denied.iter().map(|(resource, verbs)| format!("{} {resource}", verbs.join(", "))).collect()
 }
 
 fn operator(

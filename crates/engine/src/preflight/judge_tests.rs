@@ -71,7 +71,7 @@ fn facts() -> Facts {
         }]),
         attachments: BTreeMap::new(),
         hosts: Asked::Known(vec![host("a", 16), host("b", 16)]),
-        service_ranges: Asked::Known(vec!["10.96.0.0/12".parse().unwrap()]),
+        service_ranges: Asked::Known(vec!["172.20.0.0/16".parse().unwrap()]),
         taken: Asked::Known(Vec::new()),
         quotas: Asked::Known(Vec::new()),
         images: [("http://me:pass@images.example/u.img?key=1".to_owned(), ImageFacts::There(Some(5 << 20)))]
@@ -113,7 +113,7 @@ fn a_server_that_does_not_answer_is_all_that_is_said() {
 fn missing_rights_are_all_named_with_what_an_admin_does() {
     let mut facts = facts();
     for (right, answer) in &mut facts.rights {
-        if right.request.plural == "virtualmachines" && right.request.verb != Verb::Get {
+        if right.request.plural == "virtualmachines" && right.request.subresource.is_empty() {
             *answer = Asked::Known(false);
         }
     }
@@ -122,6 +122,18 @@ fn missing_rights_are_all_named_with_what_an_admin_does() {
     assert_eq!(verdict, Verdict::Failed);
     assert_eq!(found, "you may not list, watch, create, patch, delete virtualmachines.kubevirt.io");
     assert!(fix.contains("--site install --namespace blue --user 'alice'"), "{fix}");
+}
+
+#[test]
+fn rights_that_only_some_clusters_need_are_a_warning() {
+    let mut facts = facts();
+    for (right, answer) in &mut facts.rights {
+        *answer = Asked::Known(right.request.group != "rbac.authorization.k8s.io");
+    }
+    let checks = judged(&json!({}), &[], &facts);
+    let (verdict, found, _) = said(&checks, "rights");
+    assert_eq!(verdict, Verdict::Warning, "{found}");
+    assert!(found.contains("list, watch, delete roles.rbac.authorization.k8s.io"), "{found}");
 }
 
 #[test]
@@ -227,6 +239,76 @@ fn addresses_belong_to_one() {
     assert_eq!(found, "10.64.0.0/14 of the tenant's pods overlaps 10.64.0.0/24 of the infra cluster's pods");
 }
 
+/// A guest whose own Services have the address of the infra cluster's name server cannot ask that.
+#[test]
+fn ranges_that_the_tenant_does_not_say_count_too() {
+    let with = |network: &Value| {
+        let theirs = Asked::Known(vec!["10.96.0.0/12".parse().unwrap()]);
+        let checks = judged(network, &[], &Facts { service_ranges: theirs, ..facts() });
+        let (verdict, found, _) = said(&checks, "address ranges");
+        (verdict, found.to_owned())
+    };
+    let (verdict, found) = with(&json!({}));
+    assert_eq!(verdict, Verdict::Failed);
+    assert_eq!(
+        found,
+        "10.96.0.0/12 of the tenant's services overlaps 10.96.0.0/12 of the infra cluster's services"
+    );
+    assert_eq!(with(&json!({"services": ["172.30.0.0/16"]})).0, Verdict::Passed);
+}
+
+/// The first machine of a cluster that is grown from nothing.
+fn masters() -> Pool {
+    let mut pool = pool(1, &json!({}));
+    pool.spec.role = trellis_model::pool::Role::ControlPlane;
+    pool
+}
+
+#[test]
+fn machines_of_a_cluster_that_is_grown_find_its_api() {
+    let check = |spec: &Value, pool: Pool| {
+        let mut cluster = cluster(&json!({}));
+        let mut whole = serde_json::to_value(&cluster.spec).unwrap();
+        json_patch::merge(&mut whole, spec);
+        cluster.spec = serde_json::from_value(whole).unwrap();
+        let checks = judge(&cluster, &[&pool], &facts());
+        let found = checks.iter().find(|check| check.about == "names of the API");
+        found.map(|check| (check.verdict, check.found.clone()))
+    };
+    assert_eq!(check(&json!({}), masters()), None, "it has the names of its Services");
+    assert_eq!(check(&json!({"baseDomain": "svc.cluster.local"}), masters()).unwrap().0, Verdict::Passed);
+    let (verdict, found) = check(&json!({"baseDomain": "example.com"}), masters()).unwrap();
+    assert_eq!(verdict, Verdict::Failed);
+    assert_eq!(
+        found,
+        "nothing makes api-int.blue.example.com resolve: the infra cluster's names are below blue.svc.cluster.local"
+    );
+    let shared = json!({"baseDomain": "svc.cluster.local", "platform": {"kubevirt": {"namespace": "team"}}});
+    assert_eq!(check(&shared, masters()).unwrap().0, Verdict::Failed);
+    let apart = json!({"network": {"attachPodNetwork": false, "apiVips": ["192.168.7.5"]}});
+    assert_eq!(check(&apart, masters()).unwrap().0, Verdict::Failed);
+    // Others saw to it where they bring the user data along, and where the control plane is somewhere else.
+    let mut brought = masters();
+    brought.spec.template.user_data.inline = Some("#cloud-config".to_owned());
+    assert_eq!(check(&json!({"baseDomain": "example.com"}), brought), None);
+    assert_eq!(check(&json!({"baseDomain": "example.com"}), pool(1, &json!({}))), None);
+}
+
+#[test]
+fn a_network_plugin_needs_machines_with_addresses_of_their_own() {
+    let check = |network: &Value| {
+        let checks = judged(network, &[masters()], &facts());
+        let found = checks.into_iter().find(|check| check.about.starts_with("network plugin"));
+        found.map(|check| (check.verdict, check.about, check.fix))
+    };
+    let failed =
+        (Verdict::Failed, "network plugin flannel".to_owned(), "podNetworkBinding: Bridge".to_owned());
+    assert_eq!(check(&json!({"plugin": "flannel"})), Some(failed));
+    assert_eq!(check(&json!({"plugin": "flannel", "podNetworkBinding": "Bridge"})), None);
+    assert_eq!(check(&json!({"plugin": "none"})), None);
+    assert_eq!(check(&json!({})), None, "the lab's stand-in, and what people bring");
+}
+
 #[test]
 fn networks_are_there_and_large_enough() {
     let with = |attachment: Asked<Attachment>| {
@@ -274,12 +356,16 @@ fn a_quota_leaves_room_or_says_what_is_short() {
         let limits = limits.iter().map(|(what, hard, used)| ((*what).to_owned(), (*hard, *used)));
         let quota = Quota { name: "small".to_owned(), limits: limits.collect() };
         let facts = Facts { quotas: Asked::Known(vec![quota]), ..facts() };
-        let checks = judged(&json!({}), &[pool(2, &json!({}))], &facts);
+        let disks = json!({"dataDisks": [{"name": "data", "size": "1Gi"}]});
+        let checks = judged(&json!({}), &[pool(2, &disks)], &facts);
         let (verdict, found, _) = said(&checks, "quota small");
         (verdict, found.to_owned())
     };
     assert_eq!(quota(&[("pods", 5_000, 3_000), ("services", 0, 0)]).0, Verdict::Passed);
     let (verdict, found) = quota(&[("pods", 5_000, 4_000), ("requests.storage", 30 << 30, 0)]);
     assert_eq!(verdict, Verdict::Failed);
-    assert_eq!(found, "pods: 2 needed, 1 left; requests.storage: 40.0 GiB needed, 0.1 GiB left");
+    // Two root disks and two of data, and the image they are cloned from.
+    assert_eq!(found, "pods: 2 needed, 1 left; requests.storage: 62.0 GiB needed, 0.1 GiB left");
+    let (verdict, found) = quota(&[("persistentvolumeclaims", 4_000, 0)]);
+    assert_eq!((verdict, found.as_str()), (Verdict::Failed, "persistentvolumeclaims: 5 needed, 4 left"));
 }

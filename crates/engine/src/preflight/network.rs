@@ -1,11 +1,14 @@
 //! Whether the networks are there, and nobody's addresses are anybody else's.
 
-use trellis_model::network::{Cidr, NetworkSource, NicNetwork};
+use trellis_bootstrap::Names;
+use trellis_model::network::{Binding, Cidr, NetworkSource, NicNetwork};
+use trellis_model::pool::Role;
 use trellis_model::resolve::resolve;
 use trellis_model::{Cluster, Pool};
 
 use super::Check;
 use super::facts::{Asked, Facts};
+use crate::install::network_plugin::name_of;
 
 /// Bytes that the encapsulation of a tenant's network takes from each packet.
 const ENCAPSULATION: u64 = 50;
@@ -38,7 +41,7 @@ pub(super) fn attached(cluster: &Cluster, pools: &[&Pool]) -> Vec<(String, Strin
 }
 
 /// The checks of networks and addresses.
-pub(super) fn checks(cluster: &Cluster, facts: &Facts) -> Vec<Check> {
+pub(super) fn checks(cluster: &Cluster, pools: &[&Pool], facts: &Facts) -> Vec<Check> {
     let mut checks: Vec<Check> = facts
         .attachments
         .iter()
@@ -46,7 +49,47 @@ pub(super) fn checks(cluster: &Cluster, facts: &Facts) -> Vec<Check> {
         .collect();
     checks.extend(vips(cluster, facts));
     checks.push(overlaps(cluster, facts));
+    let is_grown = |pool: &&Pool| {
+        let user_data = &pool.spec.template.user_data;
+        pool.spec.role == Role::ControlPlane && user_data.secret.is_none() && user_data.inline.is_none()
+    };
+    if pools.iter().any(is_grown) {
+        checks.extend([names(cluster), plugin(cluster)].into_iter().flatten());
+    }
     checks
+}
+
+/// Whether machines of a cluster that is grown from nothing find its API.
+fn names(cluster: &Cluster) -> Option<Check> {
+    let about = "names of the API";
+    if !cluster.spec.network.uses_pod_network() {
+        let found = "a control plane without the pod network needs an address for each machine, which nobody chooses yet";
+        return Some(Check::failed(about, found).fix(
+            "leave the pod network attached, or bring the user data of the control plane's machines along",
+        ));
+    }
+    let domain = cluster.spec.base_domain.as_ref()?;
+    let (wished, served) =
+        (format!("{}.{domain}", cluster.name), format!("{}.svc.cluster.local", cluster.infra_namespace()));
+    if wished == served {
+        return Some(Check::passed(about, format!("api and api-int below {served} are Services")));
+    }
+    let found =
+        format!("nothing makes api-int.{wished} resolve: the infra cluster's names are below {served}");
+    Some(Check::failed(about, found).fix(
+        "leave the base domain out; or let it be svc.cluster.local and the namespace be called like the cluster",
+    ))
+}
+
+/// Whether the network plugin can tell the nodes of a cluster apart.
+fn plugin(cluster: &Cluster) -> Option<Check> {
+    let network = &cluster.spec.network;
+    let plugin = network.plugin.and_then(name_of)?;
+    if !network.uses_pod_network() || network.pod_network_binding != Binding::Masquerade {
+        return None;
+    }
+    let found = "behind masquerade every machine has the same address, and nodes cannot send each other pods' packets";
+    Some(Check::failed(format!("network plugin {plugin}"), found).fix("podNetworkBinding: Bridge"))
 }
 
 fn attachment(namespace: &str, name: &str, asked: &Asked<super::Attachment>) -> Check {
@@ -108,13 +151,11 @@ fn vips(cluster: &Cluster, facts: &Facts) -> Vec<Check> {
 
 /// Tenant ranges that overlap each other are refused by the model; here it is about the infra cluster's.
 fn overlaps(cluster: &Cluster, facts: &Facts) -> Check {
-    let network = &cluster.spec.network;
-    let ours: Vec<(&str, Cidr)> = network
-        .pods
-        .iter()
-        .map(|range| ("pods", range.cidr))
-        .chain(network.services.iter().map(|range| ("services", *range)))
-        .collect();
+    // Those the cluster gets where it says none count as well.
+    let names = Names::of(cluster);
+    let pods = names.pods.iter().map(|range| ("pods", Cidr::new(*range)));
+    let ours: Vec<(&str, Cidr)> =
+        pods.chain(names.services.iter().map(|range| ("services", Cidr::new(*range)))).collect();
     let mut theirs: Vec<(&str, Cidr)> = Vec::new();
     let mut unknown = Vec::new();
     match &facts.service_ranges {
@@ -134,12 +175,12 @@ fn overlaps(cluster: &Cluster, facts: &Facts) -> Check {
     });
     let about = "address ranges";
     match clash {
-        Some(clash) => Check::failed(about, clash).fix("take other ranges for the tenant"),
+        Some(clash) => Check::failed(about, clash)
+            .fix("say other ranges for the tenant: `network.pods` and `network.services`"),
         None if !unknown.is_empty() => Check::unknown(
             about,
             format!("not allowed to see the infra cluster's ranges of {}", unknown.join(" and ")),
         ),
-        None if ours.is_empty() => Check::passed(about, "the tenant says none"),
         None => Check::passed(about, "none of the tenant's overlaps the infra cluster's"),
     }
 }
