@@ -69,11 +69,7 @@ where
 }
 
 /// Accepts connections until the task is dropped, and with it all of them. Boxed for the sake of whoever compiles us.
-pub(crate) fn accept(
-    server: Arc<Server>,
-    listener: TcpListener,
-    tls: TlsAcceptor,
-) -> BoxFuture<'static, ()> {
+pub(crate) fn accept(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor) -> BoxFuture<'static, ()> {
     Box::pin(accept_all(server, listener, tls))
 }
 

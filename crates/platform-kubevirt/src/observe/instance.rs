@@ -30,7 +30,7 @@ pub(super) fn instance(
         migratable: instance
             .migratable
             .as_ref()
-            .map(|can| can.as_ref().map(|()| ()).map_err(|why| shortened(why.text()))),
+            .map(|can| can.as_ref().copied().map_err(|why| shortened(why.text()))),
         evacuation: evacuation(instance, seen),
         migration: migration(instance, &seen.migrations),
     }
