@@ -462,11 +462,8 @@ impl Right {
     /// for something, some only to see whether anything is left, and some only by servers that are stricter than others.
     pub fn is_vital(&self, verb: Verb) -> bool {
         let reasons = |wanted: &(Verb, &str)| self.unseen.contains(wanted);
-        let at_the_end = self.unseen == ENDING;
-        !at_the_end
-            && !reasons(&BLOCKS)
-            && !(reasons(&OF_FLAVORS) || reasons(&OF_NETWORKS))
-            && self.verbs.contains(&verb)
+        let some_do_without = [BLOCKS, OF_FLAVORS, OF_NETWORKS].iter().any(reasons);
+        self.verbs.contains(&verb) && self.unseen != ENDING && !some_do_without
     }
 
     fn is_about(&self, request: &Request) -> bool {

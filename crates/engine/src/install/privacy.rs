@@ -124,8 +124,9 @@ pub fn scrub(text: &str) -> String {
 
 /// Whether an argument of a command is followed by a secret: `--token`, `--client-secret`.
 fn is_secret_flag(word: &str) -> bool {
-    let ends = |secret: &&str| word.to_ascii_lowercase().ends_with(*secret);
-    word.starts_with("--") && ["token", "password", "passwd", "secret"].iter().any(|secret| ends(&secret))
+    let word = word.to_ascii_lowercase();
+    word.starts_with("--")
+        && ["token", "password", "passwd", "secret"].iter().any(|secret| word.ends_with(secret))
 }
 
 /// A line without the values of such arguments, behind a `=` or as a word of their own.

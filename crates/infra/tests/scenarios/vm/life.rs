@@ -251,7 +251,7 @@ async fn leaves_its_services_before_its_guest_is_off(cx: Cx) -> Result {
     let pod = cx.launchers(&vmi).await?.remove(0);
     cx.client.delete(&VMI, &key, "").await?;
     // The guest has not begun to listen, and its pod goes already.
-    let going = cx.until(&POD, &Key::of(&pod), |pod| pod.is_deleting()).await?;
+    let going = cx.until(&POD, &Key::of(&pod), trellis_infra::object::Object::is_deleting).await?;
     assert_eq!(going.number("/metadata/deletionGracePeriodSeconds"), Some(37));
     let reason = |vmi: &Value| vmi.condition("Ready")["reason"] == "PodTerminating";
     let vmi = cx.until(&VMI, &key, |now| now.uid() == vmi.uid() && reason(now)).await?;
